@@ -59,7 +59,7 @@ test-full: $(READY) ## all tests: also those that repeat a proof where it costs 
 test-times: $(READY) ## the same as test, and a table of where the time went
 	@$(PYTEST) -p times -m "not full" $(TESTS)
 
-check: $(READY) ## ruff, mypy, the import contract, the layout, locks and SBOM in step; needs no network
+check: $(READY) ## ruff, mypy, the import contracts, the layout, locks and SBOM in step; needs no network
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

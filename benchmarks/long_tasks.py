@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.functions.long_tasks.client import ask
+from headrace.functions.long_tasks.client import send_requests
 from headrace.functions.long_tasks.pool import WorkerPool
 from headrace.functions.long_tasks.primes import count_primes
 from headrace.functions.long_tasks.settings import KafkaSettings
@@ -47,7 +47,9 @@ async def rate(name: str, workers: int) -> float:
         await kafka.create_topics({f"requests-{name}": 8, f"acks-{name}": 1, f"requests-{name}.dlq": 1})
         with pool(settings, workers):
             at: list[float] = []
-            await ask(settings, [_PAYLOAD] * REQUESTS, _PATIENCE_SECONDS, lambda: at.append(time.monotonic()))
+            await send_requests(
+                settings, [_PAYLOAD] * REQUESTS, _PATIENCE_SECONDS, lambda: at.append(time.monotonic())
+            )
     skipped = REQUESTS // 10
     first, last = at[skipped], at[-skipped - 1]
     return (REQUESTS - 2 * skipped - 1) / (last - first)

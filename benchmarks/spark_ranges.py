@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 from aiokafka import AIOKafkaProducer
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.spark.link import SparkLink

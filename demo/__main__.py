@@ -19,7 +19,7 @@ from screen import Screen
 from sinks import Sinks
 from timeline import History, Moment, Sample
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.embedded.java import find_java
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.server import SparkServer
@@ -30,16 +30,17 @@ from headrace.runtime.tasks import task_group
 RECORDS = int(os.environ.get("DEMO_RECORDS", "200000"))
 SECONDS = float(os.environ.get("DEMO_SECONDS", "30"))
 JOIN_AT, KILL_AT = 0.2, 0.7  # shares of the orders
-# As far as they come before the first replica has handled one, before the second has joined, has handled one.
+# Shares that may be produced until the first replica has handled an order, until the second has joined,
+# and until that one has handled an order.
 FIRST, UNTIL_JOINED, UNTIL_SHARED = 0.02, 0.5, 0.65
 LEAST_SHARE = 0.1
-PATIENCE_SECONDS = 300
+STALL_SECONDS = 300
 NEEDED_BYTES = 1_000_000_000
 KEPT = Path(os.environ.get("DEMO_FOLDER", ".demo")).absolute()
 
 
 class Demo:
-    """`run` it once. Raises HeadraceError where it can't go on."""
+    """The demo's course of events. Runs once; raises HeadraceError if it can't go on."""
 
     def __init__(self, screen: Screen, orders: Orders, sinks: Sinks, replicas: list[Replica]) -> None:
         self._screen = screen
@@ -50,7 +51,7 @@ class Demo:
         self._history = History()
 
     async def run(self, bootstrap: str) -> bool:
-        """Whether everything that it shows is so."""
+        """Run the demo; return whether the sinks hold what was produced and both replicas had their share."""
         try:
             async with task_group(HeadraceError) as tasks:
                 await self._start(tasks, self._replicas[0])
@@ -73,18 +74,18 @@ class Demo:
         await replica.until_joined()
 
     async def _begin(self) -> None:
-        """From the first order that is through, everything moves."""
+        """Wait for the first order that is handled; time is counted from there."""
         self._screen.say("the first orders go through Spark, which is slow until it is warm")
         await self._orders.allow(FIRST)
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(STALL_SECONDS):
                 await self._replicas[0].until_handled()
         except TimeoutError:
-            raise HeadraceError(f"no order was handled in {PATIENCE_SECONDS} s; see {KEPT}") from None
+            raise HeadraceError(f"no order was handled in {STALL_SECONDS} s; see {KEPT}") from None
         self._history = History()
 
     async def _play(self, tasks: asyncio.TaskGroup) -> None:
-        """What happens on the way, each when what it is about is there."""
+        """Have the second replica join and a worker killed, each as soon as what it needs is there."""
         first, second = self._replicas
         await self._orders.allow(UNTIL_JOINED)
         await self._orders.until_acked(JOIN_AT)
@@ -105,7 +106,7 @@ class Demo:
         self._screen.say(f"{text}; {so_far}")
 
     async def _watch(self, *tasks: asyncio.Task[None]) -> None:
-        """A sample a second until everything is in the sinks, or nothing has moved for long."""
+        """Take a sample each second, until everything is in the sinks or nothing has moved for long."""
         while True:
             await asyncio.sleep(1)
             sample = await self._sample()
@@ -113,16 +114,16 @@ class Demo:
             self._screen.show(sample)
             if all(task.done() for task in tasks) and sample.stored >= len(self._orders.acked):
                 return
-            if self._history.still_seconds() > PATIENCE_SECONDS:
-                raise HeadraceError(f"nothing has come into the sinks for {PATIENCE_SECONDS} s; see {KEPT}")
+            if self._history.still_seconds() > STALL_SECONDS:
+                raise HeadraceError(f"nothing has come into the sinks for {STALL_SECONDS} s; see {KEPT}")
 
     async def _sample(self) -> Sample:
-        await asyncio.gather(*(replica.look() for replica in self._replicas))
+        await asyncio.gather(*(replica.update() for replica in self._replicas))
         handled = {replica.name: replica.handled for replica in self._replicas}
         return Sample(self._history.seconds, len(self._orders.acked), self._sinks.count(), handled)
 
     def _report(self) -> bool:
-        """On the terminal, and as a page."""
+        """Print the result and write the page; return whether it is as it should be."""
         comparison, totals = self._sinks.compare(self._orders), self._sinks.totals()
         least = min(replica.handled for replica in self._replicas)
         shares = ", ".join(f"{replica.name} handled {replica.handled:,}" for replica in self._replicas)
@@ -143,10 +144,10 @@ class Demo:
 
 
 async def demonstrate(screen: Screen, folder: Path) -> bool:
-    """Everything that the demo starts ends here too, after Ctrl-C as well."""
+    """Start Kafka, Spark and the demo. All of it has ended when this returns, after Ctrl-C too."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
-    for signum in stop_signals():  # once: a second one would cancel what ends
+    for signum in stop_signals():  # once: a second cancellation would interrupt the cleanup
         loop.add_signal_handler(signum, lambda: task.cancelling() or task.cancel())
     find_java()
     if shutil.disk_usage(folder).free < NEEDED_BYTES:
@@ -163,7 +164,7 @@ async def demonstrate(screen: Screen, folder: Path) -> bool:
 
 
 def main() -> int:
-    """0 where everything was so, 1 where it wasn't, 130 after Ctrl-C."""
+    """Return the exit code: 0 if the result is as it should be, 1 if not, 130 after Ctrl-C."""
     screen = Screen()
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""The orders that the demo produces, and where the broker put each of them."""
+"""Orders that the demo produces, and the offsets that the broker gave them."""
 
 import asyncio
 import json
@@ -15,13 +15,13 @@ PRODUCTS = ("apples", "bread", "coffee", "dates", "eggs")
 _TICK_SECONDS = 0.05
 _MAX_BATCH_BYTES = 900_000
 
-Place = tuple[int, int]
+RecordId = tuple[int, int]
 """Partition and offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """`amount` is in quarters, so that sums are exact in any order."""
+    """An order. `amount` is a multiple of 0.25, so that sums are exact whatever their order."""
 
     id: int
     product: str
@@ -29,37 +29,37 @@ class Order:
     at: datetime
 
     def to_json(self) -> bytes:
-        """A record's value."""
+        """Return the record's value."""
         fields = {"id": self.id, "product": self.product, "amount": self.amount, "at": self.at.isoformat()}
         return json.dumps(fields).encode()
 
 
 class Orders:
-    """`count` orders in `seconds`, evenly over time and partitions. `acked` is what the broker confirmed.
+    """`count` orders, spread evenly over `seconds` and partitions. `acked` are those that Kafka has.
 
-    They come as far as `allow` says: what is to happen while they flow may take as long as it likes.
+    No more are produced than `allow` permits, so that events in between may take as long as they like.
     """
 
     def __init__(self, count: int, seconds: float) -> None:
         self.count = count
-        self.acked: dict[Place, Order] = {}
+        self.acked: dict[RecordId, Order] = {}
         self._allowed = 0
         self._seconds = seconds
         self._grown = asyncio.Condition()
 
     async def allow(self, share: float) -> None:
-        """That share of all orders may be produced."""
+        """Permit that share of all orders to be produced."""
         async with self._grown:
             self._allowed = round(share * self.count)
             self._grown.notify_all()
 
     async def until_acked(self, share: float) -> None:
-        """Return when that share of all orders is in Kafka."""
+        """Wait until that share of all orders is in Kafka."""
         async with self._grown:
             await self._grown.wait_for(lambda: len(self.acked) >= share * self.count)
 
     async def produce(self, bootstrap: str) -> None:
-        """All of them."""
+        """Produce all orders."""
         producer = AIOKafkaProducer(
             bootstrap_servers=bootstrap, enable_idempotence=True, max_batch_size=_MAX_BATCH_BYTES
         )
@@ -98,6 +98,6 @@ class Orders:
 
 
 def _new_order(number: int) -> Order:
-    # Which order it is matters to nobody: no cryptography.
+    # Random orders for a demo need no cryptography.
     amount = random.randrange(4, 200) / 4  # noqa: S311
     return Order(number, random.choice(PRODUCTS), amount, datetime.now(UTC))  # noqa: S311

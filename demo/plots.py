@@ -1,4 +1,4 @@
-"""The demo's history as drawings, for a page that needs nothing from elsewhere."""
+"""Plots of the demo's history, as SVG without outside resources."""
 
 import io
 from typing import Any
@@ -24,7 +24,7 @@ rcParams.update(_STYLE)
 
 
 def draw_rates(history: History, names: list[str]) -> str:
-    """Records per second of each replica, stacked, and what was produced."""
+    """Plot records per second of each replica, stacked, and what was produced."""
     figure, axes = _new_figure("records/s")
     seconds = [sample.seconds for sample in history.samples]
     axes.stackplot(
@@ -41,7 +41,7 @@ def draw_rates(history: History, names: list[str]) -> str:
 
 
 def draw_lag(history: History) -> str:
-    """Orders that were in Kafka and not yet in both sinks."""
+    """Plot orders that were in Kafka and not yet in both sinks."""
     figure, axes = _new_figure("orders behind")
     seconds = [sample.seconds for sample in history.samples]
     axes.fill_between(seconds, [sample.lag for sample in history.samples], color=_COLORS[4], alpha=0.6)
@@ -50,7 +50,7 @@ def draw_lag(history: History) -> str:
 
 
 def draw_totals(totals: Totals) -> str:
-    """What the table holds: a bar per window, a colour per product."""
+    """Plot the table's totals: a bar for each window, a colour for each product."""
     figure, axes = _new_figure("orders")
     starts = sorted({start for start, _ in totals})
     bottoms = [0] * len(starts)
@@ -82,7 +82,7 @@ def _mark_moments(axes: Axes, history: History) -> None:
 
 
 def _svg(figure: Figure) -> str:
-    """Without the prologue that a file of its own would have."""
+    """Return the SVG element, without the prologue of a file."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg") :]

@@ -1,4 +1,4 @@
-"""The page that the demo leaves behind: one file, no request to anywhere."""
+"""The demo's report: one HTML file without outside resources."""
 
 import html
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ tr:last-child {{ font-weight: bold; }}
 
 
 def write_page(history: History, names: list[str], totals: Totals, lines: Iterable[str]) -> str:
-    """The page's text. `lines` are the verdict."""
+    """Return the page's text. `lines` are the result."""
     rows = [_row("th", HEADINGS), *(_row("td", cells) for cells in totals_as_text(totals))]
     return _PAGE.format(
         lines="".join(f"<p>{html.escape(line)}</p>" for line in lines),

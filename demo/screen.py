@@ -1,4 +1,4 @@
-"""What a person sees meanwhile: bars on a terminal, a line now and then in a log."""
+"""Output of the demo while it runs: bars on a terminal, lines in a log."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ _LINE_SECONDS = 5.0
 
 
 class Screen:
-    """Everything goes to stdout."""
+    """Writes to stdout."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
@@ -22,12 +22,12 @@ class Screen:
         self._line_at = 0.0
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line."""
         self._console.print(text, markup=False)
 
     @contextmanager
     def bars(self, count: int, names: list[str]) -> Iterator[None]:
-        """For as long as samples are shown; each bar is full at `count` orders."""
+        """Show progress bars, each full at `count` orders, while the context is open."""
         columns = (
             TextColumn("{task.description:12}"),
             BarColumn(),
@@ -44,7 +44,7 @@ class Screen:
             yield
 
     def show(self, sample: Sample) -> None:
-        """What is so now."""
+        """Update the bars; without a terminal print a line every few seconds."""
         assert self._bars is not None
         lag = f"lag {sample.lag:,}"
         counts = {"produced": sample.produced, **sample.handled, "in the sinks": sample.stored}
@@ -57,7 +57,7 @@ class Screen:
             self._line_at = sample.seconds + _LINE_SECONDS
 
     def table(self, totals: Totals) -> None:
-        """A row per window, a column per product."""
+        """Print a row for each window, a column for each product."""
         table = Table(title=TITLE)
         for name in HEADINGS:
             table.add_column(name, justify="right")

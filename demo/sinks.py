@@ -1,4 +1,4 @@
-"""What the pipeline wrote, read by other means than it was written, and compared with what was produced."""
+"""Sinks of the demo, read by other libraries than wrote them, and compared with what was produced."""
 
 import sqlite3
 from collections import Counter
@@ -14,7 +14,7 @@ from totals import Totals, totals_of
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Numbers of orders in Parquet, and of windows in the table."""
+    """Numbers of orders in Parquet, and of windows in the table, that are right or wrong."""
 
     produced: int
     lost: int
@@ -36,14 +36,14 @@ class Comparison:
 
 
 class Sinks:
-    """The places that function.yaml names, in `folder`."""
+    """The Parquet folder and the database that function.yaml names, in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._parquet = folder / "orders.parquet"
         self._database = folder / "orders.sqlite"
 
     def count(self) -> int:
-        """Orders that are in both: a batch's totals are written last."""
+        """Return how many orders are in both sinks: a batch's totals are written last."""
         if not self._database.exists():
             return 0
         with closing(sqlite3.connect(self._database, timeout=10)) as database:
@@ -51,7 +51,7 @@ class Sinks:
             return database.execute("SELECT sum(orders) FROM totals").fetchone()[0] or 0 if has_table else 0
 
     def totals(self) -> Totals:
-        """The table's rows, those of one window added up."""
+        """Return the table's totals, the rows of each window added up."""
         query = (
             "SELECT window_start, product, sum(orders), sum(amount) FROM totals GROUP BY 1, 2 ORDER BY 1, 2"
         )
@@ -62,7 +62,7 @@ class Sinks:
             }
 
     def compare(self, orders: Orders) -> Comparison:
-        """Row by row and window by window."""
+        """Compare Parquet row by row, and the table window by window."""
         ids = {place: order.id for place, order in orders.acked.items()}
         rows = self._rows()
         times = Counter(place for place, _ in rows)
@@ -78,7 +78,7 @@ class Sinks:
         )
 
     def _rows(self) -> list[tuple[tuple[int, int], int]]:
-        """Partition, offset and id of each."""
+        """Return partition, offset and id of each row."""
         if not self._parquet.exists():
             return []
         dataset = pyarrow.dataset.dataset(self._parquet, format="parquet", partitioning="hive")

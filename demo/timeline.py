@@ -1,4 +1,4 @@
-"""What the demo saw, second by second: for the screen while it runs, for the plots afterwards."""
+"""History of the demo, second by second: for the screen while it runs, for the plots afterwards."""
 
 import time
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ class Sample:
 
     @property
     def lag(self) -> int:
-        """Produced, and not in the sinks yet."""
+        """Orders that are produced and not yet in the sinks."""
         return max(0, self.produced - self.stored)
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that happened."""
+    """An event to mark in the plots."""
 
     seconds: float
     text: str
@@ -31,7 +31,7 @@ class Moment:
 
 @dataclass
 class History:
-    """Begins with its construction."""
+    """Samples and moments since the history was made."""
 
     samples: list[Sample] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
@@ -39,16 +39,16 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the start."""
         return time.monotonic() - self._started
 
     def still_seconds(self) -> float:
-        """How long nothing has come into the sinks."""
+        """Return for how long nothing has come into the sinks."""
         stored = self.samples[-1].stored
         return self.seconds - next(sample.seconds for sample in self.samples if sample.stored == stored)
 
     def rates(self, replica: str = "") -> list[float]:
-        """Per second, one for each sample: what the replica handled; without one, what was produced."""
+        """Return records per second at each sample: handled by `replica`, or produced if that is empty."""
         counts = [sample.handled[replica] if replica else sample.produced for sample in self.samples]
         seconds = [sample.seconds for sample in self.samples]
         steps = zip(pairwise(counts), pairwise(seconds), strict=True)

@@ -1,4 +1,4 @@
-"""Orders and amounts by window and product: as they should be, and as people read them."""
+"""Orders and amounts by window and product: the expected totals, and totals as text."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,11 +12,11 @@ HEADINGS = ("window", *PRODUCTS, "all", "amount")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 Totals = Mapping[tuple[datetime, str], tuple[int, float]]
-"""By the window's start, in UTC, and the product: how many orders, and their amount."""
+"""Number of orders and their amount, by the window's start in UTC and the product."""
 
 
 def totals_of(orders: Iterable[Order]) -> Totals:
-    """What the pipeline should come to."""
+    """Return the totals that the pipeline should come to."""
     counts, amounts = Counter[tuple[datetime, str]](), dict[tuple[datetime, str], float]()
     for order in orders:
         window = order.at - (order.at - _EPOCH) % WINDOW, order.product
@@ -26,7 +26,7 @@ def totals_of(orders: Iterable[Order]) -> Totals:
 
 
 def totals_as_text(totals: Totals) -> Iterator[list[str]]:
-    """The cells below HEADINGS, a row per window, then one for all."""
+    """Yield the cells below HEADINGS: a row for each window, then one for all."""
     for start in sorted({start for start, _ in totals}):
         window = {key: values for key, values in totals.items() if key[0] == start}
         yield [f"{start:%H:%M:%S}", *_cells(window)]

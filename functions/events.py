@@ -1,4 +1,4 @@
-"""A batch's events as sinks see them: what a record has, and which offsets a batch spans."""
+"""Events of a batch as sinks use them: the fields of a record, and the offsets that a batch covers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Event(Protocol):
-    """What is read of a stream trigger's event."""
+    """The fields of a stream trigger's event that are read here. Nuclio's own events have them too."""
 
     @property
     def topic(self) -> str: ...
@@ -37,7 +37,11 @@ class Span:
 
 
 def spans_of(events: Sequence[Event]) -> list[Span]:
-    """One per partition, from its lowest offset to its highest: what is no record in between counts too."""
+    """Return one span for each partition: from its lowest offset to its highest, gaps included.
+
+    Sorted by topic and partition. Offsets in a gap may be no records at all: compacted away, or markers of
+    transactions.
+    """
     runs = groupby(runs_of(events), key=lambda run: (run.topic, run.partition))
     return [
         Span(*key, first.first, max(run.end for run in (first, *others)))
@@ -46,10 +50,14 @@ def spans_of(events: Sequence[Event]) -> list[Span]:
 
 
 def runs_of(events: Sequence[Event]) -> Iterator[Span]:
-    """The events' own offsets and no others, as runs of neighbours. An event may stand for a range."""
+    """Yield the events' own offsets and no others, as spans without gaps, sorted by topic and partition.
+
+    An event of `delivery: ranges` stands for all offsets from `first_offset` to `offset`.
+    """
     for (topic, partition), spans in _spans_by_partition(events).items():
         (first, end), *others = spans
         for next_first, next_end in others:
+            # Neighbours join; an event that comes twice, or lies inside a range, adds nothing.
             if next_first > end:
                 yield Span(topic, partition, first, end)
                 first = next_first
@@ -60,6 +68,6 @@ def runs_of(events: Sequence[Event]) -> Iterator[Span]:
 def _spans_by_partition(events: Sequence[Event]) -> dict[tuple[str, int], list[tuple[int, int]]]:
     found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for event in events:
-        first = getattr(event, "first_offset", event.offset)  # Nuclio's own events have none
+        first = getattr(event, "first_offset", event.offset)  # only events of ranges have it
         found.setdefault((event.topic, event.shard_id), []).append((first, event.offset + 1))
     return {key: sorted(spans) for key, spans in sorted(found.items())}

@@ -1,23 +1,27 @@
-"""Batches in a database table, through SQLAlchemy (`headrace[sql]`): SQLite or PostgreSQL."""
+"""Table sink for batches: SQLite or PostgreSQL, through SQLAlchemy (`headrace[sql]`)."""
 
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import pyarrow as pa
-import sqlalchemy as sa
-from pyarrow import types
-from sqlalchemy.dialects import postgresql, sqlite
-
 from headrace.functions.events import Event, runs_of
+from headrace.functions.extras import MissingExtraError
+
+try:
+    import pyarrow as pa
+    import sqlalchemy as sa
+    from pyarrow import types
+    from sqlalchemy.dialects import postgresql, sqlite
+except ModuleNotFoundError as error:
+    raise MissingExtraError("functions/tables.py", "sql", str(error.name)) from None
 
 _KEY = ("topic", "partition", "offset")
 _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
-_BUSY_SECONDS = 30  # another worker's transaction on the same SQLite file
+_BUSY_SECONDS = 30  # how long to wait for another worker's transaction on the same SQLite file
 
 
 class Frame(Protocol):
-    """A DataFrame of Spark."""
+    """A Spark DataFrame, as far as it is used here."""
 
     def toArrow(self) -> Any: ...  # noqa: N802  # Spark's name
 
@@ -29,19 +33,20 @@ def write_table(
     events: Sequence[Event] = (),
     key: Sequence[str] = _KEY,
 ) -> int:
-    """Write what was made of `events` to `table` in one transaction; return how many rows.
+    """Write the rows that were made of `events` to `table`, in one transaction; return how many.
 
-    `url` is SQLAlchemy's: sqlite:///orders.sqlite, postgresql+psycopg://user@host/db. `key` names the columns
-    that tell rows apart: a row whose key is there already is replaced. With `events`, whatever stands there
-    with the offset of one of them is deleted first, so that a batch replaces all that it wrote before; a row
-    that stands for several records has the lowest of their offsets. The rows pass through this process.
+    `rows` are dicts or a Spark DataFrame, whose rows pass through this process. `url` is SQLAlchemy's:
+    sqlite:///orders.sqlite, postgresql+psycopg://user@host/db. `key` names the columns that tell rows apart:
+    a row whose key exists is replaced. With `events`, all rows with the topic, partition and offset of one of
+    them are deleted first, so that a batch replaces everything that it wrote before; a row that stands for
+    several records has the lowest of their offsets.
 
-    The table is made from the rows where it is missing; its columns are never changed. Times are UTC.
-    Raises ValueError for what no column can hold, and SQLAlchemy's errors.
+    The table is created from the rows if it is missing; its columns are never changed. Times are UTC.
+    Raises ValueError for a type that no column can hold and for missing key columns, and SQLAlchemy's errors.
     """
     data = rows if isinstance(rows, Sequence) else rows.toArrow()
     data = _in_utc(pa.Table.from_pylist(list(data)) if isinstance(data, Sequence) else data)
-    if not data.num_columns:  # no rows, and nothing that says what they would be
+    if not data.num_columns:  # no rows, so no columns are known
         return 0
     if missing := [name for name in key if name not in data.column_names]:
         raise ValueError(f"the rows have no column {', '.join(missing)}, which is in the key of {table}")
@@ -49,6 +54,8 @@ def write_table(
     target = _table(table, data.schema, key)
     _create(engine, target)
     with engine.begin() as connection:
+        # Rows of the batch are deleted by their offsets first: a redelivered batch may make fewer rows than
+        # before, and an upsert alone would leave the others.
         for run in runs_of(events):
             place = (target.c.topic == run.topic) & (target.c.partition == run.partition)
             own = (target.c.offset >= run.first) & (target.c.offset < run.end)
@@ -69,6 +76,7 @@ def _upsert(dialect: str, table: sa.Table) -> Any:
     )
 
 
+# One pool of connections for each address, as long as the worker lives.
 @functools.cache
 def _engine(url: str) -> sa.Engine:
     kind = sa.make_url(url).get_backend_name()
@@ -78,16 +86,17 @@ def _engine(url: str) -> sa.Engine:
 
 
 def _create(engine: sa.Engine, table: sa.Table) -> None:
-    """Where it is missing. Two workers may find it missing at once."""
+    """Create the table if it is missing. Two workers may find it missing at once."""
     try:
         table.create(engine, checkfirst=True)
     except sa.exc.DBAPIError:
+        # If it is there now, another worker has created it in between.
         if not sa.inspect(engine).has_table(table.name):
             raise
 
 
 def _table(name: str, schema: pa.Schema, key: Sequence[str]) -> sa.Table:
-    # Everything in quotes: SQLAlchemy doesn't know every word that a database reserves.
+    # All names are quoted: SQLAlchemy doesn't know every reserved word.
     columns = [
         sa.Column(
             field.name, _column_type(field), primary_key=field.name in key, autoincrement=False, quote=True
@@ -119,7 +128,7 @@ _TYPES: Sequence[tuple[Any, sa.types.TypeEngine[Any]]] = (
 
 
 def _in_utc(data: pa.Table) -> pa.Table:
-    """Times of any zone as UTC: SQLite keeps none."""
+    """Convert times of any zone to UTC: SQLite stores no zones."""
     fields = [
         pa.field(field.name, pa.timestamp("us", tz="UTC"))
         if types.is_timestamp(field.type) and field.type.tz

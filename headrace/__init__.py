@@ -1,11 +1,14 @@
 """Headrace: a serverless function trigger runtime for Python.
 
-Here are the types that a handler may be annotated with:
+The names here are types that a handler may be annotated with:
 
     from headrace import Context, Event
 
     def handler(context: Context, event: Event) -> None:
         context.logger.info(f"{event.topic}/{event.shard_id}/{event.offset}")
+
+`Context` is the type of `context`, `Event` of one record of a stream; `QualifiedOffset` names a record in an
+explicit ack, and a `Response` may be returned.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.runtime.worker.api.event import StreamEvent as Event
     from headrace.runtime.worker.api.sdk import QualifiedOffset, Response
 else:
-    _PLACES = {
+    _MODULES = {
         "Context": ("headrace.runtime.worker.api.context", "Context"),
         "Event": ("headrace.runtime.worker.api.event", "StreamEvent"),
         "QualifiedOffset": ("headrace.runtime.worker.api.sdk", "QualifiedOffset"),
@@ -23,17 +26,17 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        """Found when it is asked for: importing headrace loads nothing."""
+        """Import a name when it is asked for: importing headrace loads nothing."""
         from importlib import import_module
 
-        if name not in _PLACES:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, name_there = _PLACES[name]
-        found = globals()[name] = getattr(import_module(module), name_there)
+        module, name_in_it = _MODULES[name]
+        found = globals()[name] = getattr(import_module(module), name_in_it)
         return found
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_PLACES})
+        return sorted({*globals(), *_MODULES})
 
 
 __all__ = ["Context", "Event", "QualifiedOffset", "Response"]

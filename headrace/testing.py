@@ -1,4 +1,4 @@
-"""Test helpers for handlers: what one does with records, without a broker and without processes.
+"""Tests of handlers: what one does with records, without a broker and without processes.
 
     from headrace.testing import run_handler
 
@@ -6,8 +6,10 @@
         run = run_handler(greeter.handler, [b"Ada"])
         assert run.failures == []
 
-The worker's own code calls the handler and judges what it returned. What takes a processor is not here:
-timeouts, kills, rebalances, the waits between attempts.
+`run_handler` takes bytes, Records or Ranges, and returns a TrialResult: an Outcome for each record, what
+would be committed, log lines, messages and metrics. It raises HandlerNotLoadedError where init_context
+raises. The worker's own code calls the handler and judges what it returned. What takes a processor is not
+here: timeouts, kills, rebalances, the waits between attempts.
 """
 
 from headrace.runtime.testing.results import LogLine, Outcome, Range, Record, TrialResult

@@ -7,8 +7,9 @@
         await Server(app, Limits()).listen("127.0.0.1", 8090, who="the front", instead="set FRONT_PORT")
 
 Connections, heads, bodies that haven't come whole and frames of WebSockets are counted, for all clients
-together. `whole_body`, `body_in_parts` and `frames` take what has come. `refuse_foreign_pages` does what an
-http trigger's crossOriginProtection does.
+together, and bounded by `Limits`, in bytes and seconds. `whole_body`, `body_in_parts` and `frames` take what
+has come; a handler that raises RefusedError answers with its status and line. `Server.listen` raises
+ListenError, one line. `refuse_foreign_pages` does what an http trigger's crossOriginProtection does.
 """
 
 from collections.abc import Iterable
@@ -37,7 +38,7 @@ __all__ = [
 
 
 def refuse_foreign_pages(host: str, names: Iterable[str] = ()) -> Middleware:
-    """A middleware that answers with 403, in JSON, what a page of another site asks, WebSockets too.
+    """Return a middleware that answers with 403, in JSON, what a page of another site asks, WebSockets too.
 
     `host` is what the server listens at. Where that is this machine alone, `Host` has to be one of its own
     names or of `names`; elsewhere any, unless `names` are given. Goes before what looks at a request.

@@ -1,4 +1,4 @@
-"""Every error that a user can meet: one base class, one line of text, one exit code each."""
+"""Errors that a user can meet: one base class, one line of text and one exit code each."""
 
 import re
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ class HeadraceError(Exception):
 
     @property
     def shown(self) -> str:
-        """For a terminal: no text that it quotes, a server's say, passes for a line of its own."""
+        """The text for a terminal. Text that it quotes, a server's say, can't pass for a line of its own."""
         return printable_lines(str(self)).replace("\n", "\n    ")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a function's files. `line` is 1-based, 0 where no line applies.
+    """A mistake in a function's files. `line` is 1-based, 0 where no line applies.
 
     `via` is the option of the command line that brought it in, if one did.
     """
@@ -41,11 +41,12 @@ class Problem:
 
 def printable(text: str) -> str:
     """`text` with all that a terminal might obey spelled out: control characters, line breaks, overrides."""
+    # The check of the whole text is for speed: most texts pass it.
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same of each line."""
+    """`text` with each of its lines made `printable`."""
     return text if text.isprintable() else "\n".join(printable(line) for line in text.split("\n"))
 
 
@@ -59,8 +60,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def masked(text: str) -> str:
-    """An address, or any other value, without the user and password that it may hold before an `@`."""
-    credentials, at, rest = text.rpartition("@")
+    """Return an address, or any other value, without the user and password that may stand before its `@`."""
+    credentials, at, rest = text.rpartition("@")  # the last one: a password may hold another
     if ":" not in credentials:
         return text
     scheme = _SCHEME.match(credentials)
@@ -68,7 +69,7 @@ def masked(text: str) -> str:
 
 
 class ConfigError(HeadraceError):
-    """Everything wrong with a function's files, one line each."""
+    """The mistakes in a function's files, one line each."""
 
     exit_code = 2
 
@@ -78,7 +79,7 @@ class ConfigError(HeadraceError):
 
     @property
     def shown(self) -> str:
-        """A line for each."""
+        """The text for a terminal: a line for each problem."""
         return "\n".join(printable(str(problem)) for problem in self.problems)
 
 
@@ -107,5 +108,5 @@ class HandlerLoadError(HeadraceError):
 
     @property
     def shown(self) -> str:
-        """With the user's own traceback as Python writes it."""
+        """The text for a terminal, with the user's own traceback as Python writes it."""
         return printable_lines(str(self))

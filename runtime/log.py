@@ -1,4 +1,4 @@
-"""Log lines of a processor and its handlers, on stderr."""
+"""Log handlers of a process: stderr, and the last lines for the admin server's page."""
 
 import contextlib
 import logging
@@ -12,14 +12,10 @@ from typing import Any, Literal
 from headrace.runtime.log_lines import HANDLER_LOG, ConsoleFormatter, JsonFormatter
 
 QUEUED_LINES = 10_000
-
-
 QUEUED_BYTES = 16 << 20
-
-
 CLOSE_SECONDS = 1.0
-
-
+_MOST_TAIL_LINES = 200
+_MOST_TAIL_CHARS = 500
 LogFormat = Literal["console", "json"]
 
 
@@ -33,9 +29,10 @@ def _size(line: str) -> int:
 
 
 class StderrHandler(logging.Handler):
-    """Writes from a thread of its own: a terminal that is held, or a full pipe, must not hold up heartbeats.
+    """Writes to stderr from a thread of its own.
 
-    While nobody reads, up to QUEUED_LINES and QUEUED_BYTES wait. The rest is dropped: a line says how many.
+    A terminal that is held, or a full pipe, must not hold up heartbeats. While nobody reads, up to
+    QUEUED_LINES and QUEUED_BYTES wait. The rest is dropped: a line says how many.
     """
 
     def __init__(self) -> None:
@@ -48,7 +45,7 @@ class StderrHandler(logging.Handler):
         self._writer.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Never blocks."""
+        """Queue the line. Never blocks."""
         try:
             if self._dropped:
                 self._put(f"{self.format(_drop_notice(self._dropped))}\n{self.format(record)}")
@@ -61,7 +58,7 @@ class StderrHandler(logging.Handler):
             self.handleError(record)  # a line that can't be made is no reason to fail
 
     def _put(self, line: str) -> None:
-        """Raises queue.Full."""
+        """Queue a line. Raises queue.Full where too many lines, or bytes, wait."""
         with self._counting:
             if self._bytes + _size(line) > QUEUED_BYTES:
                 raise queue.Full
@@ -69,7 +66,7 @@ class StderrHandler(logging.Handler):
             self._bytes += _size(line)
 
     def close(self) -> None:
-        """Write what waits, unless nobody reads. Called by logging when the process ends."""
+        """Write what is queued, unless nobody reads. Called by logging when the process ends."""
         with contextlib.suppress(queue.Full):
             self._lines.put_nowait(None)
             self._writer.join(CLOSE_SECONDS)
@@ -85,15 +82,15 @@ class StderrHandler(logging.Handler):
 
 
 def has_no_credentials(record: logging.LogRecord) -> bool:
-    """The client shows each request at level debug: not those that sign in."""
+    """Whether a record may be logged: not the Kafka client's debug lines of requests that sign in."""
     args = record.args if record.name == "aiokafka.conn" and isinstance(record.args, tuple) else ()
     return not any(type(arg).__name__.startswith("SaslAuthenticate") for arg in args)
 
 
 def set_up_logging(level: str, log_format: LogFormat, replica: str = "") -> None:
-    """All of this process's log lines, from now on. `replica` marks them where several share a terminal.
+    """Configure all logging of this process. `replica` marks its lines where several share a terminal.
 
-    `level`: of Python's, or trace: debug, with all that the Kafka client and asyncio say.
+    `level` is one of Python's, or trace: debug, with all that the Kafka client and asyncio say.
     """
     handler = StderrHandler()
     handler.setFormatter(
@@ -117,18 +114,12 @@ def set_up_logging(level: str, log_format: LogFormat, replica: str = "") -> None
 
 
 def _is_terminal() -> bool:
-    """Of a person who wants colours."""
+    """Whether stderr is the terminal of a person who wants colours."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-_MOST_TAIL_LINES = 200
-
-
-_MOST_TAIL_CHARS = 500
-
-
 class LogTail(logging.Handler):
-    """Keeps them. Who adds it to a logger takes it off again."""
+    """Keeps the last lines of the log. Whoever adds it to a logger takes it off again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,21 +127,19 @@ class LogTail(logging.Handler):
         self._lines: deque[dict[str, Any]] = deque(maxlen=_MOST_TAIL_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called by the logger, on whichever thread."""
+        """Keep a line. Called by the logger, on whichever thread."""
         try:
             text = record.getMessage()
-        except Exception:  # what a handler of a log can't show, the others say
+        except Exception:  # the handler of stderr reports a line that can't be made
             return
         self._lines.append(
             {"time": round(record.created, 3), "level": record.levelname, "text": text[:_MOST_TAIL_CHARS]}
         )
 
     def lines(self) -> list[dict[str, Any]]:
-        """Oldest first."""
+        """Return the lines as JSON, oldest first."""
         return list(self._lines)
 
 
 LOG_TAIL = LogTail()
-
-
-"""Of the process: it has one log."""
+"""The tail of this process's log: a process has one."""

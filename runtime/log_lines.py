@@ -1,4 +1,4 @@
-"""What a line of the log looks like: for people, or as JSON for log collectors.
+"""Formatters for the lines of the log: for people, or as JSON for log collectors.
 
 Beside its message a record may have, by logging's `extra`: `bound`, a mapping of what the runtime knows of
 it; `fields`, the same, where the message says it to people already; `given`, values of the handler's;
@@ -17,7 +17,7 @@ from typing import Any
 from headrace.runtime.errors import printable, printable_lines
 
 HANDLER_LOG = "handler"
-"""The logger of what handlers log and print."""
+"""Name of the logger for what handlers log and print."""
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _COLOURS = {"DEBUG": _DIM, "WARNING": "\x1b[33m", "ERROR": "\x1b[31m", "CRITICAL": "\x1b[31m"}
@@ -31,9 +31,9 @@ _of_handlers: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar
 
 
 def context_bound_to(of_handlers: Mapping[str, str], **values: str) -> contextvars.Context:
-    """A context to start tasks in: `values` stand at each line that they, or what they start, log.
+    """Return a context to start tasks in, in which log lines have `values` beside their message.
 
-    `of_handlers` stand at the lines that handlers of theirs log.
+    Tasks that these tasks start have them too. `of_handlers` stand at the lines that their handlers log.
     """
     context = contextvars.copy_context()
     context.run(_told_apart_by.set, values)
@@ -42,7 +42,7 @@ def context_bound_to(of_handlers: Mapping[str, str], **values: str) -> contextva
 
 
 class ConsoleFormatter(logging.Formatter):
-    """`08:24:21.123 WARNING message  key=value  |  given=value`, tracebacks below it."""
+    """Lines for people: `08:24:21.123 WARNING message key=value | given=value`, tracebacks below."""
 
     def __init__(self, replica: str, *, has_colours: bool = False) -> None:
         super().__init__()
@@ -50,7 +50,8 @@ class ConsoleFormatter(logging.Formatter):
         self._has_colours = has_colours
 
     def format(self, record: logging.LogRecord) -> str:
-        """What follows in a message stands indented: no record's text passes for a line of its own."""
+        """Format the record; further lines are indented: no text in it passes for a line of its own."""
+        # Local time, for people; JSON has UTC.
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         source = {"logger": record.source} if hasattr(record, "source") else {}
         bound, given = _pairs(_bound(record) | source), _pairs(getattr(record, "given", {}))
@@ -68,14 +69,17 @@ class ConsoleFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line. The runtime's own values stand beside the message, the handler's in `with`."""
+    """A JSON object for each line.
+
+    The runtime's own values stand beside the message, the handler's in `with`.
+    """
 
     def __init__(self, replica: str) -> None:
         super().__init__()
         self._replica = {"replica": replica} if replica else {}
 
     def format(self, record: logging.LogRecord) -> str:
-        """Times are ISO 8601, UTC."""
+        """Format the record. Times are ISO 8601, UTC."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -98,7 +102,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def error_of(record: logging.LogRecord, formatter: logging.Formatter) -> str:
-    """The traceback that goes with it, "" where none does."""
+    """Return the traceback that goes with a record, "" where none does."""
     error: str = getattr(record, "error", "")
     return error or (formatter.formatException(record.exc_info) if record.exc_info else "")
 

@@ -1,4 +1,7 @@
-"""How processes end: not after their parent, not without their children. Whose files and memory are whose."""
+"""Processes: how they end, whose their files and memory are, and which variables they inherit.
+
+None outlives its parent, and none leaves its children behind.
+"""
 
 import contextlib
 import ctypes
@@ -12,31 +15,40 @@ from typing import NoReturn
 from headrace.runtime.users import look_into
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
-
-
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-
-
 _KEPT_BYTES = 16 << 20
-
-
 MARK = "HEADRACE_WORKER"
-
-
-"""The environment variable that all which a worker starts inherits: its value tells whose it is."""
-
-
+"""Environment variable that everything a worker starts inherits: its value tells whose it is."""
 _MAX_ROUNDS = 20  # a process may fork before its turn comes
+PASSED_ON = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TERM"),
+    *("PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH", "NUCLIO_PYTHON_*"),
+    *("JAVA_HOME", "SPARK_*", "HADOOP_CONF_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("OMP_*", "OPENBLAS_*", "MKL_*", "CUDA_*"),
+)
+"""Names of variables that workers inherit; a `*` at the end stands for any rest.
 
+docs/operate/security.md lists them. Secrets of ours are not among them.
+"""
+FOR_TRACES = ("OTEL_*",)
+"""Names of variables for tracing that workers inherit too: where spans go, and with which headers."""
+PASSED_TO_JAVA = (
+    *PASSED_ON,
+    *("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SSL_CERT*"),
+    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    *("HADOOP_*", "YARN_CONF_DIR", "KUBECONFIG", "KUBERNETES_SERVICE_*"),  # clusters that Spark may run on
+)
+"""Names of variables that embedded servers and their tools inherit.
 
-_PRIVATE = 0o077
+A proxy and its certificate may be between them and the jars that they download.
+"""
 
-
+_PRIVATE = 0o077  # umask: nothing for the group, nothing for others
 _handlers_umask = -1
 
 
 def keep_files_private() -> None:
-    """What this process and its servers write from now on is its user's alone. Idempotent."""
+    """Make files that this process and its servers write readable for their user alone. Idempotent."""
     global _handlers_umask  # noqa: PLW0603  # a process has one umask
     given = os.umask(_PRIVATE)
     if _handlers_umask < 0:
@@ -44,13 +56,16 @@ def keep_files_private() -> None:
 
 
 def write_for_others() -> None:
-    """What this process writes from now on is what its user asked it for."""
+    """Give files that this process writes from now on the umask that it was started with."""
     if _handlers_umask >= 0:
         os.umask(_handlers_umask)
 
 
 def handlers_umask() -> int:
-    """For `subprocess.Popen`: what whoever started us wants of handlers' files; -1 for no change."""
+    """Return the umask for handlers, as `subprocess.Popen` takes it; -1 for no change.
+
+    Handlers' files get the umask of whoever started us, whatever we use for our own files.
+    """
     return _handlers_umask
 
 
@@ -66,7 +81,7 @@ def die_with_parent() -> None:
     # It takes this process alone: what a handler has started is the fence's to end.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        os._exit(1)  # it died before we asked
+        os._exit(1)  # the parent died before we asked
 
 
 def keep_to_itself() -> None:
@@ -85,14 +100,14 @@ def keep_freed_memory() -> None:
     By itself it gives the end of its heap back at 128 KiB, and batches are larger: each would be given its
     memory anew, page by page, which takes ten times as long as to decode it.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
     if mallopt is not None:
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)
 
 
 def stop_signals() -> list[signal.Signals]:
-    """SIGINT, SIGTERM, and SIGHUP, a closed terminal's, except under nohup."""
+    """Return SIGINT, SIGTERM, and, except under nohup, SIGHUP, which a closed terminal sends."""
     has_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([] if has_nohup else [signal.SIGHUP])]
 
@@ -111,17 +126,17 @@ def _stop_at_once(number: int, _: object) -> NoReturn:
 
 def die() -> NoReturn:
     """End this process, a worker, and whatever the handler started in its group."""
-    with contextlib.suppress(ProcessLookupError):  # this is one that the handler has forked
+    with contextlib.suppress(ProcessLookupError):  # a process that the handler has forked leads no group
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)
 
 
 def kill_marked(mark: str, but: str = "") -> None:
-    """SIGKILL to each process whose MARK begins with `mark`, in whatever group, session or parent it is.
+    """Send SIGKILL to each process whose MARK begins with `mark`, in whatever group, session or parent it is.
 
     Not to those whose MARK begins with `but`, where that is given, that were started with another
     environment, or that belong to somebody whose processes we may not end. Reads all of /proc: some ms on a
-    machine with hundreds of processes. Elsewhere than on Linux it does nothing.
+    machine with hundreds of processes. Does nothing elsewhere than on Linux.
     """
     needles = _needle(mark), _needle(but) if but else None
     killed: set[int] = set()
@@ -145,9 +160,10 @@ def _kill_if_marked(pid: int, needle: bytes, but: bytes | None) -> bool:
     with contextlib.suppress(OSError):
         if not _has(pid, needle, but):
             return False
+        # A pidfd stays with its process: the signal can't hit another one that got the number later.
         handle = os.pidfd_open(pid)
         try:
-            if _has(pid, needle, but):  # still: the number may have been given to another
+            if _has(pid, needle, but):  # again: the number may have changed hands before the pidfd was there
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
                 return True
         finally:
@@ -156,6 +172,7 @@ def _kill_if_marked(pid: int, needle: bytes, but: bytes | None) -> bool:
 
 
 def _has(pid: int, needle: bytes, but: bytes | None) -> bool:
+    # A variable begins behind a zero byte, the first one too then.
     found = b"\0" + look_into(pid, lambda: _environment(pid))
     return needle in found and (but is None or but not in found)
 
@@ -166,14 +183,15 @@ def _environment(pid: int) -> bytes:
 
 
 def is_stopped(pid: int) -> bool:
-    """By SIGSTOP or a debugger."""
+    """Whether a process is stopped, by SIGSTOP or a debugger."""
     with contextlib.suppress(OSError):
+        # Behind the last parenthesis: the name of the program may hold some.
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in {b"T", b"t"}
     return False
 
 
 def describe_exit(code: int) -> str:
-    """`exit code 1`, or `signal SIGKILL`."""
+    """Return `exit code 1`, or `signal SIGKILL`, for a return code of `subprocess`."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -182,41 +200,13 @@ def describe_exit(code: int) -> str:
         return f"signal {-code}"
 
 
-PASSED_ON = (
-    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TERM"),
-    *("PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH", "NUCLIO_PYTHON_*"),
-    *("JAVA_HOME", "SPARK_*", "HADOOP_CONF_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR"),
-    *("OMP_*", "OPENBLAS_*", "MKL_*", "CUDA_*"),
-)
-
-
-"""To workers. Names; a `*` at the end stands for any rest. docs/operate/security.md lists them."""
-
-
-FOR_TRACES = ("OTEL_*",)
-
-
-"""To workers as well: where their spans go, and with which headers."""
-
-
-PASSED_TO_JAVA = (
-    *PASSED_ON,
-    *("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SSL_CERT*"),
-    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
-    *("HADOOP_*", "YARN_CONF_DIR", "KUBECONFIG", "KUBERNETES_SERVICE_*"),  # clusters that Spark may run on
-)
-
-
-"""To embedded servers and their tools, where a proxy and its certificate are between them and their jars."""
-
-
 def picked(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """The variables of these names; each as in PASSED_ON."""
+    """Return the variables of these names; each name is written as in PASSED_ON."""
     exact = set(names)
     starts = tuple(name[:-1] for name in exact if name.endswith("*"))
     return {key: value for key, value in environment.items() if key in exact or key.startswith(starts)}
 
 
 def for_java() -> dict[str, str]:
-    """The environment of an embedded server, and of what prepares one."""
+    """Return the environment for an embedded server, and for what prepares one."""
     return picked(os.environ, PASSED_TO_JAVA)

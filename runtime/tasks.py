@@ -1,4 +1,4 @@
-"""What is awaited: tasks until they are stopped, task groups that fail with one error, the end of a child."""
+"""Helpers for asyncio tasks, task groups that fail with one error, and the end of a child process."""
 
 import asyncio
 import contextlib
@@ -12,14 +12,14 @@ logger = logging.getLogger(__name__)
 
 
 def start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Run `work` and say so if it ends by an error; its owner keeps the task and cancels it in the end."""
+    """Run `work` and log an error that ends it. The owner keeps the task and cancels it in the end."""
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(_report)
     return task
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel them; return once they have ended, in whatever way. Those that had ended stay as they were."""
+    """Cancel tasks; return once they have ended, in whatever way. Tasks that had ended stay as they were."""
     ending = list(tasks)
     for task in ending:
         task.cancel()
@@ -27,10 +27,10 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def run_to_end(work: Coroutine[Any, Any, None], seconds: float | None = None) -> None:
-    """A cancel of this waits until `work` has ended; after `seconds`, if given, that is cancelled too."""
+    """Await `work`, and hold up a cancel until it has ended; after `seconds`, if given, cancel `work` too."""
     task = asyncio.create_task(work)
     try:
-        await asyncio.shield(task)
+        await asyncio.shield(task)  # a cancel of ours ends the wait, not the work
     except asyncio.CancelledError:
         await asyncio.wait([task], timeout=seconds)
         await end_tasks([task])
@@ -38,8 +38,8 @@ async def run_to_end(work: Coroutine[Any, Any, None], seconds: float | None = No
 
 
 async def outcome(task: asyncio.Task[None]) -> None:
-    """Raise its error once it has ended. It is left alone where its waiter is cancelled meanwhile."""
-    await asyncio.wait([task])
+    """Await a task and raise its error. The task goes on where its waiter is cancelled meanwhile."""
+    await asyncio.wait([task])  # unlike `await task`, a cancel of the waiter doesn't cancel the task
     if not task.cancelled():
         task.result()
 
@@ -51,7 +51,10 @@ def _report(task: asyncio.Task[None]) -> None:
 
 @contextlib.asynccontextmanager
 async def task_group(*expected: type[Exception]) -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that fails with the first of its errors; with all, as a group, if one isn't `expected`."""
+    """Open a task group that fails with the first of its errors.
+
+    It fails with all of them, as a group, if one isn't `expected`.
+    """
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
@@ -70,9 +73,10 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 async def until_ended(process: "subprocess.Popen[bytes]") -> None:
-    """Wait for its end as an event, on whatever loop runs. It still has to be reaped."""
+    """Wait for the end of a child process, without a thread. It still has to be reaped."""
     if process.poll() is not None:
         return
+    # A pidfd is readable once the process has ended.
     handle, ended = os.pidfd_open(process.pid), asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(handle, ended.set)

@@ -1,4 +1,4 @@
-"""Other users of this machine: who one is, what runs as one, and what one can reach."""
+"""Users of this machine: find one, start processes as one, see what one can reach and what one serves."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ from headrace.runtime.errors import UsageError
 T = TypeVar("T")
 
 OPTION = "--worker-user"
-"""Where such a user comes from; HEADRACE_WORKER_USER says the same."""
+"""Option that names the user of workers; HEADRACE_WORKER_USER says the same."""
 
 _SOCKET_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTENING = "0A"
@@ -45,39 +45,39 @@ for path in sys.argv[1:]:
 
 @dataclass(frozen=True, slots=True)
 class ProcessUser:
-    """As whom a process is started. None is for `subprocess.Popen`, which then changes nothing."""
+    """User as whom a process is started. None is for `subprocess.Popen`, which then changes nothing."""
 
     name: str = ""
     uid: int | None = None
     gid: int | None = None
     groups: tuple[int, ...] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What of its environment is about the user."""
+    """Variables that say who the user is: HOME, USER, LOGNAME."""
 
     @property
     def is_another(self) -> bool:
-        """Than this process's."""
+        """Whether the user is another one than this process's."""
         return self.uid is not None
 
     def give(self, path: Path) -> None:
-        """All of a folder that only we can write so far. Raises OSError."""
+        """Make the user the owner of a folder, with all in it, that only we can write yet. Raises OSError."""
         if self.uid is not None and self.gid is not None:
-            # The outermost last: until then nobody else gets in.
+            # The outermost folder last: until then nobody else gets in.
             for folder, folders, files in os.walk(path, topdown=False):
                 for name in (*files, *folders):
                     os.chown(Path(folder, name), self.uid, self.gid, follow_symlinks=False)
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
     def check_reach(self, paths: Iterable[Path]) -> None:
-        """UsageError, which names the first file or folder that it can't read. Blocks for some 20 ms."""
+        """Raise UsageError for the first file or folder that the user can't read. Blocks for some 20 ms."""
         if not self.is_another:
             return
-        import subprocess
+        import subprocess  # most commands never need it
 
-        looks = [sys.executable, "-I", "-S", "-c", _LOOK, *_ways(paths)]
+        command = [sys.executable, "-I", "-S", "-c", _LOOK, *_ways(paths)]
         try:
-            looked = subprocess.run(
-                looks,
+            found = subprocess.run(
+                command,
                 user=self.uid,
                 group=self.gid,
                 extra_groups=self.groups,
@@ -89,8 +89,8 @@ class ProcessUser:
             )
         except PermissionError:
             raise UsageError(self._cannot_run()) from None
-        if looked.returncode:
-            path, _, closed = looked.stdout.partition("\0")
+        if found.returncode:
+            path, _, closed = found.stdout.partition("\0")
             raise UsageError(self._cannot_read(path, closed) if closed else self._cannot_run())
 
     def _cannot_read(self, path: str, closed: str) -> str:
@@ -105,26 +105,26 @@ class ProcessUser:
 
 
 OURS = ProcessUser()
-"""As this process's."""
+"""The user of this process."""
 
 
 def _ways(paths: Iterable[Path]) -> list[str]:
-    """Both where they seem to be and where they are."""
+    """Return the paths both as they are written and with links resolved: each has to be open to the user."""
     return list(dict.fromkeys(str(way) for path in paths for way in (path.absolute(), path.resolve())))
 
 
 def find_user(name: str) -> ProcessUser:
-    """Somebody else, as whom this process may start others. Raises UsageError."""
+    """Find another user as whom this process may start others. Raises UsageError."""
     try:
         found = pwd.getpwnam(name)
     except (KeyError, ValueError):  # a NUL
         raise UsageError(f"{OPTION}: this machine has no user {name!r}") from None
-    if found.pw_uid == 0:
+    if found.pw_uid == 0:  # handlers as root would be no protection
         raise UsageError(f"{OPTION} {name}: that user may do everything; name one that may not")
     if os.geteuid():
         raise UsageError(f"{OPTION} {name}: only root can start processes of another user")
-    held = _capabilities("CapEff")
-    if missing := [capability for capability, bit in _NEEDED.items() if not held >> bit & 1]:
+    capabilities = _capabilities("CapEff")
+    if missing := [capability for capability, bit in _NEEDED.items() if not capabilities >> bit & 1]:
         raise UsageError(f"{OPTION} {name}: root lacks {', '.join(missing)} here; add what is missing")
     about = {"HOME": found.pw_dir, "USER": name, "LOGNAME": name}
     groups = tuple(os.getgrouplist(name, found.pw_gid))
@@ -132,14 +132,14 @@ def find_user(name: str) -> ProcessUser:
 
 
 def ways_into_us() -> list[str]:
-    """The capabilities by which what this process starts as its own user can look into it. Linux only."""
+    """Return the capabilities that let a process of our own user look into this one. Linux only."""
     # What root executes gets all that is not barred; what others do, only what is passed on.
-    held = _capabilities("CapAmb" if os.geteuid() else "CapBnd")
-    return [capability for capability, bit in _LOOK_INTO.items() if held >> bit & 1]
+    capabilities = _capabilities("CapAmb" if os.geteuid() else "CapBnd")
+    return [capability for capability, bit in _LOOK_INTO.items() if capabilities >> bit & 1]
 
 
 def _capabilities(which: str) -> int:
-    """As bits. 0 elsewhere than on Linux."""
+    """Return one of this process's sets of capabilities as bits; 0 elsewhere than on Linux."""
     status = Path("/proc/self/status")
     found = re.search(
         rf"^{which}:\s*([0-9a-f]+)$", status.read_text() if status.exists() else "", re.MULTILINE
@@ -148,7 +148,7 @@ def _capabilities(which: str) -> int:
 
 
 class Listener(NamedTuple):
-    """A TCP socket that listens: its address as the kernel writes it, its user, and the kernel's number."""
+    """Listening TCP socket: its address as the kernel writes it, its user, and the kernel's number."""
 
     address: str
     uid: int
@@ -156,7 +156,7 @@ class Listener(NamedTuple):
 
 
 def listeners(port: int) -> Iterator[Listener]:
-    """Of whatever user. Linux only: elsewhere it finds none."""
+    """Yield the sockets that listen at a port, of whatever user. Linux only: elsewhere it finds none."""
     for table in _socket_tables():
         for line in table.splitlines()[1:]:
             fields = line.split()
@@ -172,40 +172,43 @@ def _socket_tables() -> Iterator[str]:
 
 
 def is_served_by_us(host: str, port: int) -> bool:
-    """Whether all that may get what is sent there, an address of loopback or `localhost`, is this user's.
+    """Whether only this user's processes can get what is sent to a loopback address, or to `localhost`.
 
-    Where the kernel doesn't tell, as elsewhere than on Linux, it is believed.
+    Where the kernel doesn't tell, as elsewhere than on Linux, the answer is yes.
     """
     if not any(_socket_tables()):
         return True
     addresses = {it for name in (_LOOPBACK if host == "localhost" else [host]) for it in _gets(name)}
+    # Another user's socket may be bound to the port too, by another address, and get the requests.
     owners = {it.uid for it in listeners(port) if it.address in addresses}
     return owners == {os.geteuid()}
 
 
 def _gets(host: str) -> Iterator[str]:
-    """What a socket is bound to that may get what is sent to this address, as the kernel writes it."""
+    """Yield the addresses, as the kernel writes them, at which a socket gets what is sent to `host`."""
     address = ip_address(host)
+    # A socket that is bound to all addresses of IPv6 gets what is sent to IPv4 too.
     yield from (_as_the_kernel(address.packed), "0" * 32)
     if address.version == 4:
         yield from ("0" * 8, _as_the_kernel(ip_address(f"::ffff:{host}").packed))
 
 
 def _as_the_kernel(packed: bytes) -> str:
+    # Four bytes at a time, in the byte order of the machine.
     words = (packed[at : at + 4] for at in range(0, len(packed), 4))
     return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
 
 
 def gain_no_privileges() -> None:
-    """From now on what this thread starts gets no rights by what it executes: no sudo, no setuid program."""
+    """Bar what this thread starts from gaining rights by what it executes: no sudo, no setuid program."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def look_into(pid: int, look: Callable[[], T]) -> T:
-    """What `look` finds below /proc/PID, where the process may be another user's. Raises OSError.
+    """Return what `look` finds below /proc/PID, where the process may be another user's. Raises OSError.
 
-    Root may look into every process, but in most containers it may not (CAP_SYS_PTRACE): there as its owner,
-    who may.
+    Root may look into every process, but in most containers it may not (CAP_SYS_PTRACE): there it looks as
+    the owner of the process, who may.
     """
     try:
         return look()
@@ -218,7 +221,7 @@ def look_into(pid: int, look: Callable[[], T]) -> T:
 
 @contextmanager
 def _files_as_owner_of(pid: int) -> Iterator[None]:
-    """What this thread does to files meanwhile, it does as the user of that process."""
+    """Access files, in this thread and while the context lasts, as the user of that process."""
     libc, owner = ctypes.CDLL(None, use_errno=True), os.stat(f"/proc/{pid}")  # noqa: PTH116  # hundreds of times
     libc.setfsgid(owner.st_gid)
     libc.setfsuid(owner.st_uid)

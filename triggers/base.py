@@ -1,4 +1,4 @@
-"""What a trigger is to the runtime: the contract that each kind keeps. docs/triggers.md shows a whole one.
+"""The contract between a trigger and the runtime, which each kind keeps. docs/triggers.md shows a whole kind.
 
 A kind registers a declaration, a TriggerKind, under the entry point group `headrace.triggers`. That names its
 class, which is imported where a trigger is to run; so third parties add kinds in the same way.
@@ -38,7 +38,7 @@ def _nowhere_else(_: Addresses) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedNeeds:
-    """Of which service that Headrace can start itself, or that an option names, a trigger's source is part.
+    """The service that a trigger's source is part of, if Headrace can start it or an option names it.
 
     `topics` are made where it is started. `at` gives the settings with its address put in.
     """
@@ -50,9 +50,10 @@ class EmbeddedNeeds:
 
 @runtime_checkable
 class Listening(Protocol):
-    """Settings that say where a function is called over HTTP, with a delivery that wants replies.
+    """Settings of a trigger that is called over HTTP. A kind's settings have these attributes or not.
 
-    Its `status` has that as `url`, once it listens: `headrace invoke` goes by it.
+    With a delivery that wants replies, its `status` has the address as `url` once it listens: `headrace
+    invoke` goes by it.
     """
 
     @property
@@ -61,42 +62,45 @@ class Listening(Protocol):
 
     @property
     def port(self) -> int:
-        """0: one that is free, which other functions don't know."""
+        """The port; 0 takes a free one, which other functions don't know."""
 
 
 @runtime_checkable
 class Hurrying(Protocol):
-    """Settings by which a handler that takes long is killed, though nobody has asked for that."""
+    """Settings by which a handler that takes long is killed, though no `eventTimeout` asks for it."""
 
     def unhurried(self) -> Settings:
-        """Such that one may stand at a breakpoint for a day."""
+        """Return settings with which a handler may stand at a breakpoint for a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerStatus:
-    """What `/api/status` and the metrics say of a trigger. `about`: its kind's own facts, JSON types only."""
+    """A trigger's part of `/api/status` and of the metrics. `about`: its kind's own facts, as JSON types."""
 
     about: Mapping[str, Any] = field(default_factory=dict)
     partitions: tuple[PartitionStatus, ...] = ()
     buffered_bytes: int | None = None
-    """What it holds of its partitions' records, or may get by open requests."""
+    """Bytes of its partitions' records that it holds, or may get by open requests."""
     last_commit_seconds: float | None = None
-    """Since the last one that succeeded."""
+    """Seconds since the last commit that succeeded."""
 
     def json(self) -> dict[str, Any]:
-        """For /api/status."""
+        """Return its part of /api/status."""
         told = {"bufferedBytes": self.buffered_bytes, "lastCommitSeconds": self.last_commit_seconds}
         rows = [row.json() for row in self.partitions]
         return {**self.about, **{key: it for key, it in told.items() if it is not None}, "partitions": rows}
 
 
 class TakesOutput(Protocol):
-    """What a class has besides, if its kind is an OutputKind: `spec.outputs` can name that."""
+    """The other half of a class whose kind is an OutputKind: `spec.outputs` can name that kind."""
 
     @staticmethod
     @abstractmethod
     def open_output(settings: Any, client_id: str) -> Output:
-        """Connects to nothing yet. `client_id` names this replica to the source."""
+        """Return an output of its own. Connects to nothing yet.
+
+        `client_id` names this replica to the source.
+        """
 
 
 class Trigger(Protocol):
@@ -108,15 +112,16 @@ class Trigger(Protocol):
     @staticmethod
     @abstractmethod
     def delivery(settings: Any, fields: TriggerFields) -> DeliveryPolicy:
-        """How its records are handed out, acked and failed: `fields.delivery`, with its own settings put in.
+        """Return how its records are handed out, acked and failed.
 
-        The processor adds the function's limits.
+        That is `fields.delivery`, with the kind's own settings put in. The processor adds the function's
+        limits.
         """
 
     @staticmethod
     @abstractmethod
     def embedded(settings: Any) -> EmbeddedNeeds:
-        """What has to be there before it runs, where Headrace starts that too."""
+        """Return the service that it needs, for a run in which Headrace starts that too."""
 
     def __init__(
         self, spec: TriggerSpec, dispatch: Dispatch, metrics: TriggerMetrics, client_id: str
@@ -141,8 +146,8 @@ class Trigger(Protocol):
 
     @abstractmethod
     def problems(self) -> list[str]:
-        """Why it isn't ready, one line each; empty when records flow."""
+        """Return why it isn't ready, one line each; empty when records flow."""
 
     @abstractmethod
     def status(self) -> TriggerStatus:
-        """What it has and is doing. Reads only."""
+        """Return what it has and is doing. Only reads."""

@@ -1,1 +1,1 @@
-"""A database of a ready-made function, SQLite or PostgreSQL: reached, kept up to date, waited for."""
+"""The database of a ready-made function, SQLite or PostgreSQL: connections, migrations, reads, retries."""

@@ -1,4 +1,4 @@
-"""`python -m headrace.functions.long_tasks`: workers for a task, set up by the four variables."""
+"""`python -m headrace.functions.long_tasks`: run workers for a task, set up by four variables."""
 
 import logging
 import os
@@ -20,11 +20,11 @@ from headrace.functions.long_tasks.settings import SettingsError, load_task, rea
     "--argument", "arguments", multiple=True, metavar="NAME=VALUE", help="For every task. Repeatable."
 )
 @click.argument("options", nargs=-1)
-def main(options: tuple[str, ...], arguments: tuple[str, ...], **given: Any) -> None:
+def main(options: tuple[str, ...], arguments: tuple[str, ...], **pool_options: Any) -> None:
     """Answer requests with a task until Ctrl-C. OPTIONS, behind --, are those of `headrace run`."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        pool = _pool(**given)
+        pool = _pool(**pool_options)
         named = dict(map(_argument, arguments))
     except (SettingsError, TypeError, ValueError) as error:
         print(error, file=sys.stderr)  # noqa: T201  # for the terminal

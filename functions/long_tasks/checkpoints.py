@@ -1,4 +1,4 @@
-"""What tasks have saved of their work, for whoever runs them next. One file for each request."""
+"""Checkpoints of tasks: what an attempt has saved of its work, for the attempt that continues it."""
 
 import os
 import threading
@@ -10,51 +10,57 @@ from headrace.functions.events import Event
 
 
 class Checkpoints(Protocol):
-    """Kept by request. All of it blocks."""
+    """Storage of one saved state per request, by name. All methods block."""
 
     def load(self, name: str) -> bytes | None:
-        """What was saved last under that name."""
+        """Return the state that was saved last under `name`; None where there is none."""
         ...
 
     def save(self, name: str, state: bytes) -> None:
-        """Replaces what was saved before, whole or not at all."""
+        """Replace the saved state, as a whole or not at all. Raises OSError."""
         ...
 
-    def drop(self, name: str) -> None:
-        """It is of no use any more. Nothing happens where there is none."""
+    def delete(self, name: str) -> None:
+        """Delete the saved state, which nobody needs any more. Does nothing where there is none."""
         ...
 
 
 class NoCheckpoints:
-    """Nobody has named a folder: every attempt begins anew."""
+    """Checkpoints that save nothing, for a pool without TASK_CHECKPOINTS: every attempt begins anew."""
 
     def load(self, name: str) -> bytes | None:
-        """Nothing."""
+        """Return None."""
         return None
 
     def save(self, name: str, state: bytes) -> None:
-        """Nowhere."""
+        """Do nothing."""
 
-    def drop(self, name: str) -> None:
-        """There is none."""
+    def delete(self, name: str) -> None:
+        """Do nothing."""
 
 
 class CheckpointFolder:
-    """A folder that all who may get a partition see: local for one machine, shared for several."""
+    """Checkpoints in a folder, one file for each request.
+
+    Every process that may get the partition has to see the folder: a local one for one machine, a shared one
+    for several.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
 
     def load(self, name: str) -> bytes | None:
-        """None where nothing was saved."""
+        """Return the state that was saved last under `name`; None where there is none."""
         try:
             return (self._folder / name).read_bytes()
         except FileNotFoundError:
             return None
 
     def save(self, name: str, state: bytes) -> None:
-        """On disk when it returns. Raises OSError."""
+        """Replace the saved state; it is on disk when this returns. Raises OSError."""
+        # A file of its own for each process: two that save for one request (before a rebalance is over) must
+        # not write into each other's. The rename makes the last one count, whole.
         new = self._folder / f"{name}.{os.getpid()}.new"
         with new.open("wb") as file:
             file.write(state)
@@ -62,51 +68,64 @@ class CheckpointFolder:
             os.fsync(file.fileno())
         new.replace(self._folder / name)
 
-    def drop(self, name: str) -> None:
-        """Idempotent."""
+    def delete(self, name: str) -> None:
+        """Delete the saved state; idempotent."""
         (self._folder / name).unlink(missing_ok=True)
 
 
-def checkpoints_in(folder: str) -> Checkpoints:
-    """Of TASK_CHECKPOINTS, which may be empty."""
+def open_checkpoints(folder: str) -> Checkpoints:
+    """Return the checkpoints in `folder`, which is TASK_CHECKPOINTS and may be empty."""
     return CheckpointFolder(Path(folder)) if folder else NoCheckpoints()
 
 
-def name_of(event: Event) -> str:
-    """Of one request. With its content: a topic that is made anew has other records at the same offsets."""
+def checkpoint_name(event: Event) -> str:
+    """Return the name of a request's checkpoint.
+
+    The content's hash is part of it: a topic that is made anew has other records at the same offsets.
+    """
     content = sha256(repr((event.key, event.body, event.timestamp)).encode()).hexdigest()[:16]
     return f"{event.topic}-{event.shard_id}-{event.offset}-{content}"
 
 
 class Progress:
-    """Of one request. The task uses it; `leave` comes from the drain callback, in another thread."""
+    """The progress of one request: the state of an earlier attempt, and requests to save.
+
+    The task's thread calls `save`; the drain callback calls `request_save` in another thread.
+    """
 
     def __init__(self, checkpoints: Checkpoints, name: str) -> None:
         self._checkpoints = checkpoints
         self._name = name
-        self._leaving = threading.Event()
+        self._save_requested = threading.Event()
         self.saved = checkpoints.load(name)
-        """What was saved last, by this attempt or one before it; None for a task that begins."""
+        """The state that was saved last, by this attempt or one before it; None for a new task."""
 
     @property
     def should_save(self) -> bool:
-        """The partition is about to leave, or the replica to stop, and nothing was saved since that was said.
+        """Whether the task is asked to save now.
 
-        The task goes on: what it does within the wait still counts. After it, its worker is killed.
+        True from the moment that the partition is about to be revoked, or the replica to stop, until the next
+        `save`. The task goes on meanwhile: if it returns within the wait, the result still counts. After the
+        wait its worker is killed.
         """
-        return self._leaving.is_set()
+        return self._save_requested.is_set()
 
     def save(self, state: bytes) -> None:
-        """At any time, as often as is worth it: a kill that nobody announces loses what comes after."""
-        self._leaving.clear()
+        """Save `state` for a later attempt. Raises OSError.
+
+        May be called at any time: a kill without a warning loses what was done since the last call.
+        """
+        # Cleared first: a request that comes while this writes asks for another save.
+        self._save_requested.clear()
         self._checkpoints.save(self._name, state)
         self.saved = state
 
-    def leave(self) -> None:
+    def request_save(self) -> None:
         """Ask the task to save."""
-        self._leaving.set()
+        self._save_requested.set()
 
-    def drop(self) -> None:
-        """The request is answered."""
+    def delete(self) -> None:
+        """Delete the checkpoint of a request that has been answered."""
+        # Most tasks never save; they are spared the access to a shared folder.
         if self.saved is not None:
-            self._checkpoints.drop(self._name)
+            self._checkpoints.delete(self._name)

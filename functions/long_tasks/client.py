@@ -1,4 +1,4 @@
-"""`python -m headrace.functions.long_tasks.client`: sends requests, and waits for what is answered."""
+"""`python -m headrace.functions.long_tasks.client`: send requests and wait for their responses."""
 
 import asyncio
 import os
@@ -16,20 +16,26 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from headrace.functions.long_tasks.communication_pb2 import Request, Response
 from headrace.functions.long_tasks.settings import KafkaSettings, SettingsError, read_settings
 
+_MOST_NAMED = 10
+
 
 @dataclass(slots=True)
 class Answers:
-    """Who has been answered, of those who were asked. A second answer to one of them changes nothing."""
+    """Requests that were sent, and their responses so far. A second response changes nothing."""
 
-    asked: dict[bytes, int]
-    """Sequences by key."""
+    sequence_by_key: dict[bytes, int]
+    """Sequence numbers of the requests, by message key."""
     processed: set[int] = field(default_factory=set)
     refused: set[int] = field(default_factory=set)
     repeated: int = 0
 
-    def take(self, key: bytes | None, response: Response) -> bool:
-        """Whether it is a first answer to one of these requests. The key says to which: see handler.py."""
-        sequence = self.asked.get(key or b"")
+    def record(self, key: bytes | None, response: Response) -> bool:
+        """Record a response; return whether it is the first one to one of these requests.
+
+        The message's key says which request it answers: a response to a request that can't be parsed has
+        sequence 0.
+        """
+        sequence = self.sequence_by_key.get(key or b"")
         if sequence is None:
             return False
         if sequence in self.processed | self.refused:
@@ -40,37 +46,40 @@ class Answers:
 
     @property
     def missing(self) -> list[int]:
-        """In order."""
-        return sorted({*self.asked.values()} - self.processed - self.refused)
+        """Sequence numbers of the requests without a response, in order."""
+        return sorted({*self.sequence_by_key.values()} - self.processed - self.refused)
 
 
-_MOST_NAMED = 10
-
-
-async def ask(
+async def send_requests(
     settings: KafkaSettings,
     payloads: Sequence[str],
-    patience_seconds: float,
+    timeout_seconds: float,
     on_answer: Callable[[], object] = lambda: None,
 ) -> Answers:
-    """Send one request for each payload, and wait for as long as answers come, each within that patience."""
+    """Send one request for each payload and wait for the responses.
+
+    Stops waiting once no message has come for `timeout_seconds`; the result says what is missing then.
+    Raises aiokafka's KafkaError.
+    """
     run = uuid.uuid4().hex[:8]
     answers = Answers({f"{run}-{number}".encode(): number for number in range(len(payloads))})
     server = settings.kafka_bootstrap_server
     async with AIOKafkaConsumer(settings.kafka_ack_topic, bootstrap_servers=server) as consumer:
+        # Without a group the consumer starts at the end; asking for the position fixes that end, so that no
+        # response is missed that comes before the first fetch.
         for partition in consumer.assignment():
-            await consumer.position(partition)  # the end, before the first is asked
+            await consumer.position(partition)  # the end, before the first request is sent
         async with AIOKafkaProducer(bootstrap_servers=server, acks="all", linger_ms=5) as producer:
-            for (key, number), payload in zip(answers.asked.items(), payloads, strict=True):
+            for (key, number), payload in zip(answers.sequence_by_key.items(), payloads, strict=True):
                 value = Request(sequence=number, payload=payload).SerializeToString()
                 await producer.send(settings.kafka_request_topic, value, key)
             await producer.flush()
         while answers.missing:
             try:
-                record = await asyncio.wait_for(consumer.getone(), patience_seconds)
+                record = await asyncio.wait_for(consumer.getone(), timeout_seconds)
             except TimeoutError:
                 break
-            if answers.take(record.key, Response.FromString(record.value)):
+            if answers.record(record.key, Response.FromString(record.value)):
                 on_answer()
     return answers
 
@@ -83,13 +92,15 @@ async def ask(
 )
 @click.option("--prefix", default="", help="Before the names of the four variables, such as ENGINE_.")
 def main(count: int, payload: str, patience: float, prefix: str) -> None:
-    """Send requests, show the answers as they come, say what is missing. Exit code 1 where something is."""
+    """Send requests, show the responses as they come, print what is missing. Exit code 1 if something is."""
     try:
         settings = read_settings(os.environ, prefix)
         columns = (TextColumn("answers"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True)) as bar:
             task = bar.add_task("answers", total=count)
-            answers = asyncio.run(ask(settings, [payload] * count, patience, lambda: bar.advance(task)))
+            answers = asyncio.run(
+                send_requests(settings, [payload] * count, patience, lambda: bar.advance(task))
+            )
     except (SettingsError, KafkaError) as error:
         print(error, file=sys.stderr)  # noqa: T201  # for the terminal
         sys.exit(2)

@@ -1,6 +1,6 @@
-"""A Request, its task, a Response with the same key. The runtime acks the first once the last is confirmed.
+"""The handler of long_tasks: run a request's task, then produce a Response with the request's key.
 
-What is said here is the order of these things; README.md says how it is set up.
+The runtime commits the request once the broker has confirmed the Response. README.md says how to set it up.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from google.protobuf.message import DecodeError
 
-from headrace.functions.long_tasks.checkpoints import Progress, checkpoints_in, name_of
+from headrace.functions.long_tasks.checkpoints import Progress, checkpoint_name, open_checkpoints
 from headrace.functions.long_tasks.communication_pb2 import Request, Response
 from headrace.functions.long_tasks.settings import read_task_settings
 
@@ -19,13 +19,13 @@ _RETRY_SECONDS = 1.0
 
 
 def deliver(context: Any, event: Any, sequence: int, *, is_processed: bool) -> None:
-    """With the key of its request. Returns once the broker has it, however long its topic can't be written.
+    """Produce the Response for `event`, with the request's key; return once the broker has confirmed it.
 
-    A message that can't be written costs its record an attempt. Waiting here makes that one for each time
-    that the topic is away: whoever failed at once would have spent all of them within seconds, and dead
-    letters of what was processed.
+    Retries forever. A message that can't be written costs its record an attempt: retrying here makes that
+    one attempt for each outage of the topic, however long. Failing at once would spend all attempts within
+    seconds and make dead letters of requests that were processed.
     """
-    # False for sequence 0 is no bytes at all, which is a message like others and no tombstone.
+    # sequence 0 and false serialize to no bytes at all, which is an empty value and no tombstone.
     value = Response(sequence=sequence, isprocessed=is_processed).SerializeToString()
     topic = context.user_data.settings.ack_topic
     while True:
@@ -39,45 +39,55 @@ def deliver(context: Any, event: Any, sequence: int, *, is_processed: bool) -> N
 
 
 class GivenUpError(Exception):
-    """A request has had its attempts and is answered with isprocessed = false."""
+    """A request has had its attempts and was answered with isprocessed = false."""
 
 
 def init_context(context: Any) -> None:
-    """Find every mistake before the first request. Raises SettingsError, TypeError."""
+    """Check all settings before the first request. Raises SettingsError, TypeError."""
     data = context.user_data
-    _leave_names_to_tasks()
+    _remove_own_folder_from_path()
     data.settings = read_task_settings(os.environ)
-    data.checkpoints = checkpoints_in(os.environ.get("TASK_CHECKPOINTS", ""))
+    data.checkpoints = open_checkpoints(os.environ.get("TASK_CHECKPOINTS", ""))
     # A pool is one replica of several workers, or several of one: each has a number of its own.
     data.worker_number = int(os.environ.get("HEADRACE_REPLICA", "0")) + int(context.worker_id)
     data.running = None
     data.answered = {}  # by partition: the request that was answered last
     data.failures = {}  # by partition: offset, and what its task raised last in this worker
 
-    def on_leaving() -> None:
+    def on_drain() -> None:
         if (running := data.running) is not None:
-            running.leave()
+            running.request_save()
 
-    context.platform.on_signal(on_leaving)
+    context.platform.on_signal(on_drain)
 
 
 def handler(context: Any, event: Any) -> None:
-    """One attempt. After the last one only the answer is left: a task that kills its worker gets one, too."""
-    data, place, name = context.user_data, (event.topic, event.shard_id), name_of(event)
+    """Run one attempt of a request. Raises what the task raises, and GivenUpError after the last attempt.
+
+    `onFailure.maxAttempts` is one more than TASK_ATTEMPTS: the last delivery only answers, so that a task
+    which kills its worker each time gets an answer too.
+    """
+    data, place, name = context.user_data, (event.topic, event.shard_id), checkpoint_name(event)
     if data.answered.get(place) == name:
-        return  # its response was delivered, but not at once, or not followed by a commit
+        return  # delivered before; the request came again as it wasn't committed
     progress = Progress(data.checkpoints, name)
+    # All attempts have failed; this delivery only answers.
     if event.attempt > data.settings.attempts:
         _give_up(context, event, progress)
     request = _parsed(event)
     _run(context, event, request, progress)
     deliver(context, event, request.sequence, is_processed=True)
+    # From here on a redelivery is answered already. Between the confirmation and this line a kill makes a
+    # second Response, under the same key.
     data.answered[place] = name
-    progress.drop()
+    progress.delete()
 
 
-def _leave_names_to_tasks() -> None:
-    """The folder of function.yaml comes first on the path: a user's own `tasks` or `client` would be ours."""
+def _remove_own_folder_from_path() -> None:
+    """Take this folder off sys.path, where the runtime puts the folder of function.yaml first.
+
+    A user's own module `tasks` or `client` would be hidden by the one here.
+    """
     own = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != own]
 
@@ -101,14 +111,14 @@ def _run(context: Any, event: Any, request: Request, progress: Progress) -> None
 
 
 def _give_up(context: Any, event: Any, progress: Progress) -> NoReturn:
-    """The answer is there before the dead letter is. Raises GivenUpError."""
+    """Answer with isprocessed = false, before the request becomes a dead letter. Raises GivenUpError."""
     data = context.user_data
     try:
         sequence = _parsed(event).sequence
     except (DecodeError, ValueError):
-        sequence = 0  # the key says whose it is
+        sequence = 0  # the client goes by the key
     deliver(context, event, sequence, is_processed=False)
-    progress.drop()
+    progress.delete()
     offset, reason = data.failures.pop((event.topic, event.shard_id), (None, ""))
     last = f"; the last one: {reason}" if offset == event.offset else "; the log says how"
     raise GivenUpError(f"the task has failed {data.settings.attempts} times{last}")

@@ -1,4 +1,4 @@
-"""Worker processes for one task. They are those of `headrace run`: here is said what runs, and how many."""
+"""Pool of worker processes for one task: the command and the environment of its `headrace run`."""
 
 import inspect
 import json
@@ -19,7 +19,7 @@ _WORKERS = "triggers.requests.numWorkers"
 
 
 class WorkerPool:
-    """For one task, which workers find by its name: a function at the top level of a module."""
+    """Worker processes for one task, which they import by name: a top-level function of a module."""
 
     def __init__(
         self,
@@ -29,48 +29,55 @@ class WorkerPool:
         *,
         unique_consumers: bool = False,
     ) -> None:
-        """`number_of_workers`: as many as there are CPUs, at most and by default.
+        """`number_of_workers` is by default, and at most, the number of CPUs.
 
-        With `unique_consumers` each of them is a member of the group; else one is, and its partitions go to
-        whoever is free. Raises TypeError, ValueError.
+        With `unique_consumers` each worker is a member of the consumer group, with partitions of its own;
+        without, the pool is one member and hands each request to the next free worker. Raises TypeError and
+        ValueError.
         """
-        self._name, self._folder = _place_of(task)
+        self._name, self._folder = _import_name_and_folder(task)
         self._settings = settings
         self._unique_consumers = unique_consumers
-        self.number_of_workers = _capped(number_of_workers)
+        self.number_of_workers = _limited_to_cpus(number_of_workers)
 
     @property
     def command(self) -> list[str]:
-        """What runs them, in `environment(...)`."""
+        """The command that runs the pool, in `environment(...)`."""
         number = str(self.number_of_workers)
         workers = ["--replicas", number] if self._unique_consumers else ["--set", f"{_WORKERS}={number}"]
         return [sys.executable, "-P", "-m", "headrace", "run", str(_FUNCTION), *workers]
 
     def environment(self, **arguments: object) -> dict[str, str]:
-        """This process's, with all that function.yaml asks for. Raises TypeError for what is no JSON."""
+        """Return this process's environment with the variables that function.yaml reads.
+
+        `arguments` are passed to the task with each request. Raises TypeError if they are no JSON.
+        """
         settings = self._settings.environment()
+        # First, so that workers import the task's module from where this process has found it.
         folders = [str(self._folder), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {
             **os.environ,
             **settings,
-            "HEADRACE_BROKERS": self._settings.kafka_bootstrap_server,  # the file takes a single one
+            "HEADRACE_BROKERS": self._settings.kafka_bootstrap_server,  # function.yaml has a single broker
             "TASK": self._name,
             "TASK_ARGUMENTS": json.dumps(arguments),
             "PYTHONPATH": os.pathsep.join(folders),
         }
 
     def execute(self, *options: str, **arguments: object) -> NoReturn:
-        """Become `headrace run`, with more of its `options`, until Ctrl-C. `arguments` reach each task.
+        """Replace this process by `headrace run`, which runs until Ctrl-C. Never returns.
 
-        Raises TypeError for arguments that are no JSON.
+        `options` are added to its command line; `arguments` are passed to the task with each request. Raises
+        TypeError if they can't be written as JSON.
         """
         command = [*self.command, *options]
         environment = self.environment(**arguments)
         logger.info("%d workers, of %s", self.number_of_workers, self._name)
+        # Replaced, not started: signals and the exit code are those of `headrace run`.
         os.execve(command[0], command, environment)  # noqa: S606  # no shell is wanted
 
 
-def _capped(number_of_workers: int | None) -> int:
+def _limited_to_cpus(number_of_workers: int | None) -> int:
     cpus = os.cpu_count() or 1
     if number_of_workers is None:
         return cpus
@@ -85,21 +92,25 @@ def _capped(number_of_workers: int | None) -> int:
     return min(number_of_workers, cpus)
 
 
-def _place_of(task: Callable[..., object]) -> tuple[str, Path]:
-    """`module:function`, and the folder in which the module is found. Raises TypeError."""
+def _import_name_and_folder(task: Callable[..., object]) -> tuple[str, Path]:
+    """Return the task's name, `module:function`, and the folder that its module is imported from.
+
+    Raises TypeError for anything but a function at the top level of a module.
+    """
     if not callable(task):
         raise TypeError(f"the task is {task!r}; expected a function")
     name = getattr(task, "__qualname__", "")
     module = inspect.getmodule(task)
     if module is None or getattr(module, name, None) is not task:
         raise TypeError(f"the task is {task!r}; expected a function at the top level of a module")
-    module_name, path = _name_of(module), Path(inspect.getfile(task)).absolute()
+    module_name, path = _module_name(module), Path(inspect.getfile(task)).absolute()
+    # One folder up for each dot of the name, and one more for a package, whose file is its __init__.py.
     depth = module_name.count(".") + (path.name == "__init__.py")
     return f"{module_name}:{name}", path.parents[depth]
 
 
-def _name_of(module: ModuleType) -> str:
-    """Of a script too, whose own is `__main__`: workers import it."""
+def _module_name(module: ModuleType) -> str:
+    """Return the name under which workers import `module`, also for a script, which is `__main__` here."""
     if module.__name__ != "__main__":
         return module.__name__
     return module.__spec__.name if module.__spec__ else Path(str(module.__file__)).stem

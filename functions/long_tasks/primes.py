@@ -1,4 +1,4 @@
-"""The task that runs where no other one is named: it counts primes, which takes as long as one likes."""
+"""The default task: count primes, which takes as long as the payload is large."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _STEP = 1000
 
 
 def count_primes(request: Request, progress: Progress, *, worker_number: int, **_: Any) -> int:
-    """Those below the number that the payload is. Raises ValueError for other payloads."""
+    """Count the primes below the payload, a decimal number. Raises ValueError for other payloads."""
     limit = int(request.payload)
     begin, count = map(int, (progress.saved or b"0 0").split())
     for first in range(begin, limit, _STEP):

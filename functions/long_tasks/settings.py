@@ -1,4 +1,4 @@
-"""Where requests come from and where responses go: the four variables, all of them required."""
+"""Settings of long_tasks: four required variables for Kafka, and the task with its arguments and attempts."""
 
 import importlib
 import json
@@ -11,21 +11,21 @@ from headrace.functions.long_tasks.communication_pb2 import Request
 
 
 class SettingsError(Exception):
-    """What is wrong with the environment, in one line."""
+    """The environment is wrong; the message says how, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """Named as the variables are, in lower case."""
+    """The four variables, each field named as its variable in lower case."""
 
     kafka_bootstrap_server: str
-    """host:port, or several with commas."""
+    """HOST:PORT, or several with commas between them."""
     kafka_request_topic: str
     kafka_ack_topic: str
     kafka_consumer_group_id: str
 
     def environment(self) -> dict[str, str]:
-        """The variables as function.yaml has them: without prefix, in upper case."""
+        """Return the variables as function.yaml names them: in upper case, without a prefix."""
         return {name.upper(): getattr(self, name) for name in _NAMES}
 
 
@@ -33,9 +33,13 @@ _NAMES = tuple(field.name for field in fields(KafkaSettings))
 
 
 def read_settings(environment: Mapping[str, str], prefix: str = "") -> KafkaSettings:
-    """Names count in any case, behind `prefix`. Raises SettingsError, which names all that is missing."""
-    given = {name.lower(): value.strip() for name, value in environment.items()}
-    found = {name: given.get(f"{prefix}{name}".lower(), "") for name in _NAMES}
+    """Read the four variables, each `prefix` + name in any case.
+
+    Raises SettingsError, which names all variables that are missing.
+    """
+    # KAFKA_ACK_TOPIC and kafka_ack_topic are the same variable.
+    values = {name.lower(): value.strip() for name, value in environment.items()}
+    found = {name: values.get(f"{prefix}{name}".lower(), "") for name in _NAMES}
     missing = [f"{prefix}{name}".upper() for name in _NAMES if not found[name]]
     if missing:
         be = "is" if len(missing) == 1 else "are"
@@ -44,28 +48,28 @@ def read_settings(environment: Mapping[str, str], prefix: str = "") -> KafkaSett
 
 
 class Task(Protocol):
-    """What answers a request. Blocks for as long as it takes; what it raises is a failed attempt."""
+    """A function that processes a request. It may block for hours; an exception is a failed attempt."""
 
     def __call__(
         self, request: Request, progress: Progress, *, worker_number: int, **arguments: Any
     ) -> object:
-        """`arguments`: what `WorkerPool.execute` was given."""
+        """Process `request`. `arguments` are those of `WorkerPool.execute`; the result is ignored."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """What `spec.env` says of the task."""
+    """The task of a worker, from `spec.env` of function.yaml."""
 
     task: Task
     arguments: Mapping[str, Any]
     attempts: int
-    """How often it runs for one request before that is answered with isprocessed = false."""
+    """How often the task runs for a request before that is answered with isprocessed = false."""
     ack_topic: str
 
 
 def read_task_settings(environment: Mapping[str, str]) -> TaskSettings:
-    """Raises SettingsError; TypeError where what TASK names can't be called."""
+    """Read the task's settings. Raises SettingsError, and TypeError if TASK can't be called."""
     return TaskSettings(
         load_task(environment["TASK"]),
         _arguments(environment.get("TASK_ARGUMENTS", "")),
@@ -75,7 +79,7 @@ def read_task_settings(environment: Mapping[str, str]) -> TaskSettings:
 
 
 def load_task(name: str) -> Task:
-    """`module:function`. Raises SettingsError, TypeError."""
+    """Import the task that `name`, `module:function`, names. Raises SettingsError, TypeError."""
     module, colon, function = name.partition(":")
     if not (module and colon and function):
         raise SettingsError(f"TASK is {name!r}; expected module:function")
@@ -99,6 +103,7 @@ def _arguments(text: str) -> Mapping[str, Any]:
 
 
 def _attempts(text: str) -> int:
+    # isdecimal alone accepts digits of other scripts.
     if not text.isascii() or not text.isdecimal() or int(text) < 1:
         raise SettingsError(f"TASK_ATTEMPTS is {text!r}; expected a number from 1")
     return int(text)

@@ -1,1 +1,5 @@
-"""Inference responses of Seldon Core 2 into a database, and how good the models are."""
+"""Model quality for Seldon Core 2: its inference responses and feedback in a database, scores by minute."""
+
+from headrace.functions.extras import require_extra
+
+require_extra("functions/model_metrics", "metrics", "sqlalchemy")

@@ -1,6 +1,6 @@
-"""Messages into rows, rows into sums, sums into answers: by what has called it.
+"""The handler of model_metrics, called by three triggers: to store messages, to sum up, to answer requests.
 
-It acks by returning, which comes after the write.
+A batch of messages is acked by returning, which comes after its transaction.
 """
 
 import os
@@ -29,7 +29,7 @@ from headrace.functions.model_metrics.web.routes import error_response, respond
 
 
 def rows_of(events: Sequence[Event], topics: ModelTopics, feedback_topic: str) -> Rows:
-    """Each event is in one of them."""
+    """Return the rows of a batch: each event is one response, one feedback or one ignored message."""
     responses: list[ResponseRow] = []
     feedback: list[FeedbackRow] = []
     ignored: list[IgnoredRow] = []
@@ -52,7 +52,7 @@ def _ignored(event: Event, reason: Ignored) -> IgnoredRow:
 
 
 def init_context(context: Any) -> None:
-    """Find every mistake before the first batch, and wait for a database that is away."""
+    """Check all settings, then migrate the database, which may take until it can be reached."""
     data, settings = context.user_data, read_settings(os.environ)
     data.topics, data.feedback_topic = ModelTopics(settings.topic_prefix), settings.feedback_topic
     data.engine = open_engine(settings.database)
@@ -61,7 +61,7 @@ def init_context(context: Any) -> None:
 
 
 def handler(context: Any, event: Any) -> Any:
-    """A batch of messages, a firing, or a request."""
+    """Handle a batch of messages (a list), a firing of the cron trigger, or an HTTP request."""
     if isinstance(event, list):
         return _store(context, event)
     if event.trigger.kind == "cron":
@@ -70,14 +70,15 @@ def handler(context: Any, event: Any) -> Any:
 
 
 def _store(context: Any, events: Sequence[Event]) -> None:
-    """In one transaction. Rows of messages that come again are there already."""
+    """Write a batch in one transaction. Messages that are redelivered have their rows already."""
     data = context.user_data
     rows = rows_of(events, data.topics, data.feedback_topic)
     retry_write(lambda: data.writer.write(rows), context.logger)
 
 
 def _sum_up(context: Any) -> None:
-    from headrace.functions.model_metrics.metrics.job import bring_up_to_date  # Spark, where it is needed
+    # Imported here: only this trigger needs Spark.
+    from headrace.functions.model_metrics.metrics.job import bring_up_to_date
 
     minutes = bring_up_to_date(context.spark, context.user_data.engine)
     context.logger.debug_with("summed up", minutes=minutes)

@@ -1,4 +1,4 @@
-"""What the function is told by its environment, checked before the first message."""
+"""Settings of model_metrics, read from the environment and checked before the first message."""
 
 import re
 from collections.abc import Mapping
@@ -10,22 +10,22 @@ _PREFIX = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class SettingsError(Exception):
-    """What is wrong with the environment, in one line."""
+    """The environment is wrong; the message says how, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """KAFKA_CONSUMER_TOPIC_PREFIX, FEEDBACK_TOPIC and DATABASE_URL."""
+    """The values of KAFKA_CONSUMER_TOPIC_PREFIX, FEEDBACK_TOPIC and DATABASE_URL."""
 
     topic_prefix: str
-    """Of the topics that Core 2 writes to."""
+    """Prefix of the topics that Core 2 writes to."""
     feedback_topic: str
     database: str = field(repr=False)  # may hold a password
-    """As SQLAlchemy writes addresses."""
+    """Address of the database, as SQLAlchemy writes it."""
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Raises SettingsError."""
+    """Read the settings; an empty variable has its default. Raises SettingsError."""
     prefix = environment.get("KAFKA_CONSUMER_TOPIC_PREFIX", "").strip() or "seldon"
     if not _PREFIX.fullmatch(prefix):
         raise SettingsError(

@@ -1,1 +1,5 @@
-"""Experiment tracking: what clients say of their runs, through two topics into a database and onto a page."""
+"""Experiment tracking with Matyan's messages: clients' runs, through two topics, to a database and a page."""
+
+from headrace.functions.extras import require_extra
+
+require_extra("functions/run_tracking", "tracking", "msgspec")

@@ -1,4 +1,4 @@
-"""`python -m headrace.functions.run_tracking`: all of it on this machine, with a Kafka of its own."""
+"""`python -m headrace.functions.run_tracking`: run all of it on this machine, Kafka included."""
 
 import asyncio
 import json
@@ -20,8 +20,9 @@ _FUNCTION = Path(__file__).with_name("function.yaml")
 _KAFKA_PORT = 9092
 _STOP_SECONDS = 30.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Ends with us, even where we are killed. PDEATHSIG survives exec; the parent is looked at after it is set.
-_BOUND = """
+# A child that ends with this process, even a killed one. PDEATHSIG survives exec; the parent is checked
+# after it is set, as it may have ended before.
+_ENDS_WITH_PARENT = """
 import ctypes, os, sys
 PR_SET_PDEATHSIG, SIGTERM = 1, 15
 if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGTERM) or os.getppid() != int(sys.argv[1]):
@@ -31,7 +32,7 @@ os.execv(sys.executable, [sys.executable, "-P", "-m", "headrace", *sys.argv[2:]]
 
 
 class LaunchError(Exception):
-    """What has not started, in one line."""
+    """A process hasn't started, or has ended by itself. The message is one line."""
 
 
 @click.command()
@@ -48,24 +49,31 @@ def main(brokers: str | None, options: Sequence[str], *, create_topics: bool) ->
 
 
 class Launch:
-    """A Kafka, where none is given, and `headrace run`: signals go to it, and its exit code counts."""
+    """The processes of the command: `headrace run`, and an embedded Kafka where no brokers are given.
+
+    Signals are passed on to `headrace run`, whose exit code is the command's.
+    """
 
     def __init__(self, options: Sequence[str]) -> None:
         self._options = options
         self._run: Process | None = None
 
     async def run(self, brokers: str | None, *, create_topics: bool) -> int:
-        """The exit code. Raises LaunchError, SettingsError, TopicsError."""
+        """Run until `headrace run` has ended; return its exit code.
+
+        Raises LaunchError, SettingsError, TopicsError.
+        """
         task = asyncio.ensure_future(self._launch(brokers, create_topics=create_topics))
         for number in _SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self._pass_on, number, task)
         try:
             return await task
-        except asyncio.CancelledError:  # by a signal, before anything ran
+        except asyncio.CancelledError:  # a signal came before anything ran
             return 0
 
     def _pass_on(self, number: signal.Signals, task: "asyncio.Task[int]") -> None:
         if self._run is None:
+            # Only once: a second cancellation would interrupt the cleanup of the first.
             task.cancelling() or task.cancel()
         else:
             with suppress(ProcessLookupError):
@@ -73,21 +81,23 @@ class Launch:
 
     async def _launch(self, brokers: str | None, *, create_topics: bool) -> int:
         if brokers is not None:
-            environment = {**os.environ, **with_brokers(brokers, os.environ)}
+            environment = {**os.environ, **broker_variables(brokers, os.environ)}
             if create_topics:
                 await _create_topics(brokers, environment)
             return await self._function(brokers, environment, None)
+        # Kafka is left last, after `headrace run` has committed.
         async with _kafka() as (kafka, address):
             # Whatever the environment says of another one, this one asks for nothing.
             plain = {**os.environ, "KAFKA_SECURITY_PROTOCOL": "PLAINTEXT"}
-            environment = {**plain, **with_brokers(address, plain)}
+            environment = {**plain, **broker_variables(address, plain)}
             await _create_topics(address, environment)
             return await self._function(address, environment, kafka)
 
     async def _function(self, brokers: str, environment: Mapping[str, str], kafka: Process | None) -> int:
-        click.echo(where_it_is(environment))
+        click.echo(startup_message(environment))
         arguments = ("run", str(_FUNCTION), "--brokers", brokers, *self._options)
         async with _child(*arguments, environment=environment) as self._run:
+            # Whichever ends first: a function without its Kafka would only retry.
             ends = [asyncio.ensure_future(it.wait()) for it in (self._run, kafka) if it is not None]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not ends[0].done():
@@ -95,8 +105,8 @@ class Launch:
             return _shell_code(ends[0].result())
 
 
-def with_brokers(brokers: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that function.yaml asks for. Raises SettingsError."""
+def broker_variables(brokers: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that function.yaml reads for these brokers. Raises SettingsError."""
     protocol = client_options(brokers, environment)["security_protocol"]
     return {
         "KAFKA_BOOTSTRAP_SERVERS": brokers,
@@ -105,8 +115,8 @@ def with_brokers(brokers: str, environment: Mapping[str, str]) -> dict[str, str]
     }
 
 
-def where_it_is(environment: Mapping[str, str]) -> str:
-    """For whoever has started it. Raises SettingsError."""
+def startup_message(environment: Mapping[str, str]) -> str:
+    """Return the lines that tell the user where the page and the frontier are. Raises SettingsError."""
     frontier = read_settings(environment).frontier_url
     page = f"http://127.0.0.1:{environment.get('BACKEND_PORT') or 53800}"
     client = f"{Path(sys.executable).name} -m headrace.functions.run_tracking.client --frontier {frontier}"
@@ -119,7 +129,8 @@ async def _create_topics(brokers: str, environment: Mapping[str, str]) -> None:
 
 @asynccontextmanager
 async def _kafka() -> AsyncIterator[tuple[Process, str]]:
-    """And its address, once it answers."""
+    """Run an embedded Kafka; yield its process and its address once it answers."""
+    # Kafka's usual port where it is free, so that other tools find it; else any port.
     port = str(_KAFKA_PORT if _is_free(_KAFKA_PORT) else 0)
     async with _child("kafka", "up", "--port", port, "--json", environment=os.environ, stdout=PIPE) as kafka:
         assert kafka.stdout is not None
@@ -133,8 +144,11 @@ async def _kafka() -> AsyncIterator[tuple[Process, str]]:
 async def _child(
     *arguments: str, environment: Mapping[str, str], stdout: int | None = None
 ) -> AsyncIterator[Process]:
-    """`headrace` with arguments; it has ended afterwards. Ctrl-C reaches it through us alone, in its turn."""
-    command = (sys.executable, "-P", "-c", _BOUND, str(os.getpid()), *arguments)
+    """Run `headrace` with `arguments`; it has ended when the context is left.
+
+    It has a process group of its own, so that Ctrl-C doesn't reach it directly but through Launch, in order.
+    """
+    command = (sys.executable, "-P", "-c", _ENDS_WITH_PARENT, str(os.getpid()), *arguments)
     child = await asyncio.create_subprocess_exec(*command, env=environment, stdout=stdout, process_group=0)
     try:
         yield child
@@ -156,7 +170,7 @@ def _is_free(port: int) -> bool:
 
 
 def _shell_code(code: int) -> int:
-    """As a shell tells of a child that a signal has ended."""
+    """Return a process's exit code as a shell reports it: 128 + N after signal N."""
     return code if code >= 0 else 128 - code
 
 

@@ -1,6 +1,7 @@
-"""Five parts in one function, a trigger each. Workers of a trigger load their own part, and no other's.
+"""The handler of run_tracking: five services in one function, one for each trigger.
 
-Each part has `prepare(context, settings)`, once in a worker, and `handle(context, event)`.
+A worker belongs to one trigger and imports that trigger's service only. Each service has
+`prepare(context, settings)`, called once in a worker, and `handle(context, event)`.
 """
 
 import importlib
@@ -9,9 +10,9 @@ from typing import Any
 
 from headrace.functions.run_tracking.settings import read_settings
 
-_PARTS = {
+_SERVICES = {
     "ingestion": "headrace.functions.run_tracking.ingestion.service",
-    "control": "headrace.functions.run_tracking.control",
+    "control": "headrace.functions.run_tracking.control.service",
     "frontier": "headrace.functions.run_tracking.frontier.service",
     "backend": "headrace.functions.run_tracking.backend.service",
     "summaries": "headrace.functions.run_tracking.summaries.service",
@@ -19,12 +20,12 @@ _PARTS = {
 
 
 def init_context(context: Any) -> None:
-    """Find every mistake before the first message. Raises SettingsError."""
-    part = importlib.import_module(_PARTS[context.trigger_name])
-    part.prepare(context, read_settings(os.environ))
-    context.user_data.part = part
+    """Check all settings and prepare the trigger's service. Raises SettingsError."""
+    service = importlib.import_module(_SERVICES[context.trigger_name])
+    service.prepare(context, read_settings(os.environ))
+    context.user_data.service = service
 
 
 def handler(context: Any, event: Any) -> Any:
-    """What the trigger's part makes of it; of an async part it is a coroutine."""
-    return context.user_data.part.handle(context, event)
+    """Return what the trigger's service makes of an event; a coroutine from an async one."""
+    return context.user_data.service.handle(context, event)

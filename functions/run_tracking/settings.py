@@ -1,4 +1,4 @@
-"""What the function is told by its environment, checked before the first message."""
+"""Settings of run_tracking, read from the environment and checked before the first message."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,17 +33,17 @@ _DEFAULTS = {
     **{name: str(number) for name, number in _COUNTS.items()},
 }
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-_MOST = 2**53  # of a number that JSON and floats keep as it is
+_MOST = 2**53  # largest whole number that floats hold exactly
 _BROKER = re.compile(r"[^\s,:]+:\d{1,5}|\[[0-9A-Fa-f:.]+\]:\d{1,5}")
 
 
 class SettingsError(Exception):
-    """What is wrong with the environment, in one line."""
+    """The environment is wrong; the message says how, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobBounds:
-    """What may be put into the store of blobs. All but the first are for a folder, not for a bucket."""
+    """Limits of the blob store. All but the first hold for a folder, not for a bucket."""
 
     file_bytes: int = _COUNTS["BLOBS_MAX_BYTES_PER_FILE"]
     run_bytes: int = _COUNTS["BLOBS_MAX_BYTES_PER_RUN"]
@@ -51,24 +51,24 @@ class BlobBounds:
     all_bytes: int = _COUNTS["BLOBS_MAX_BYTES"]
     all_files: int = _COUNTS["BLOBS_MAX_FILES"]
     free_bytes: int = _COUNTS["BLOBS_FREE_BYTES"]
-    """That stay free on the disk."""
+    """Bytes that stay free on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunBounds:
-    """What may be said of one run."""
+    """Limits of one run."""
 
     hparams_bytes: int = _COUNTS["RUN_MAX_HPARAMS_BYTES"]
-    """Of all its hyperparameters, as JSON."""
+    """Bytes of all its hyperparameters, as JSON."""
     hparams: int = _COUNTS["RUN_MAX_HPARAMS"]
-    """Names, those of what is nested included."""
+    """Names of hyperparameters, nested ones included."""
     sequences: int = _COUNTS["RUN_MAX_SEQUENCES"]
-    """Metrics and the like, each in each context."""
+    """Metrics, images and the like, each in each context."""
     tags: int = _COUNTS["RUN_MAX_TAGS"]
     artifacts: int = _COUNTS["BLOBS_MAX_FILES_PER_RUN"]
 
     def say_hparams(self, size: int, names: int) -> str:
-        """Why they are refused, in one line."""
+        """Return why hyperparameters are refused, in one line."""
         return (
             f"hyperparameters of {size} bytes and {names} names: at most {self.hparams_bytes} bytes and"
             f" {self.hparams} names, RUN_MAX_HPARAMS_BYTES and RUN_MAX_HPARAMS"
@@ -77,39 +77,42 @@ class RunBounds:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Named as the variables are."""
+    """The function's settings; README.md lists the variables."""
 
     data_ingestion_topic: str
     control_events_topic: str
     database: str = field(repr=False)  # may hold a password
-    """As SQLAlchemy writes addresses."""
+    """Address of the database, as SQLAlchemy writes it."""
     blobs: str
-    """A folder, or s3://BUCKET/PREFIX."""
+    """Folder of the blobs, or s3://BUCKET/PREFIX."""
     summaries: str
-    """A folder."""
+    """Folder of the summaries."""
     frontier_host: str
     frontier_port: int
     frontier_url: str
-    """As clients reach the frontier, for the addresses that it signs."""
+    """Address at which clients reach the frontier, for the upload addresses that it signs."""
     publish_timeout_seconds: float
     messages_per_transaction: int
     brokers: Sequence[str] = ()
-    """Each HOST:PORT."""
+    """Kafka's brokers, each HOST:PORT."""
     allowed_hosts: Sequence[str] = ()
-    """Names that the frontier is asked by, besides this machine's own. None: beyond loopback, any."""
+    """Host names that the frontier answers to, besides this machine's own.
+
+    Empty where it listens beyond loopback and no name is given: any name then.
+    """
     blob_bounds: BlobBounds = field(default_factory=BlobBounds)
     run_bounds: RunBounds = field(default_factory=RunBounds)
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Raises SettingsError."""
+    """Read the settings; an empty variable has its default. Raises SettingsError."""
 
     def text(name: str) -> str:
         return environment.get(name, "").strip() or _DEFAULTS[name]
 
     def number(name: str, least: float, most: float) -> float:
         try:
-            value = float(text(name))  # also 5e9
+            value = float(text(name))  # accepts 5e9
         except ValueError:
             value = least - 1
         if not least <= value <= most:
@@ -134,6 +137,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         number("FRONTIER_TIMEOUT_SECONDS", 0.1, 3600),
         int(number("INGEST_MAX_MESSAGES_PER_TXN", 1, 100_000)),
         _brokers(text("KAFKA_BOOTSTRAP_SERVERS")),
+        # Beyond loopback any name is right, unless some are given.
         names if len(names) > 1 or host in _LOOPBACK else (),
         BlobBounds(
             count("BLOBS_MAX_BYTES_PER_FILE"),

@@ -1,6 +1,6 @@
-"""`python -m headrace.functions.run_tracking.topics`: the two topics, and those of their dead letters.
+"""`python -m headrace.functions.run_tracking.topics`: create the two topics and those of their dead letters.
 
-An init job: it may run again at each start, and waits for brokers that start at the same time.
+Meant as an init job: it may run at each start, and waits for brokers that start at the same time.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ _SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class TopicsError(Exception):
-    """The topics aren't there, for the reason that it says in one line."""
+    """The topics could not be created. The message is one line."""
 
 
 def client_options(brokers: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What clients of aiokafka take. `brokers` are HOST:PORT, with commas between. Raises SettingsError."""
+    """Return aiokafka's client options for `brokers`, HOST:PORT with commas between. Raises SettingsError."""
     servers = [part.strip() for part in brokers.split(",") if part.strip()]
     return {"bootstrap_servers": servers, **_security(environment)}
 
 
 def _security(environment: Mapping[str, str]) -> dict[str, Any]:
-    """By KAFKA_SECURITY_PROTOCOL and KAFKA_SASL_*."""
+    """Return the options that KAFKA_SECURITY_PROTOCOL and KAFKA_SASL_* set."""
     protocol = environment.get("KAFKA_SECURITY_PROTOCOL", "").strip().upper() or "PLAINTEXT"
     if protocol not in _SECURITY_PROTOCOLS:
         raise SettingsError(
@@ -58,52 +58,58 @@ async def create_topics(
     say: Callable[[str], object] = lambda _: None,
     pause_seconds: float = _PAUSE_SECONDS,
 ) -> None:
-    """Topics, by name their partitions; one that exists stays as it is. `client_options` are aiokafka's.
+    """Create topics, given as partitions by name; existing ones stay as they are.
 
-    Raises TopicsError for what brokers refuse, and where none has come after 30 attempts.
+    `client_options` are aiokafka's. Tries 30 times with pauses. Raises TopicsError if brokers refuse, or none
+    has answered by then.
     """
-    wanted = [NewTopic(name, count, replication_factor) for name, count in topics.items()]
-    said = ""
+    new_topics = [NewTopic(name, count, replication_factor) for name, count in topics.items()]
+    reason = ""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            for line in await _create(client_options, wanted):
+            for line in await _create(client_options, new_topics):
                 say(line)
+        # An init job starts beside its brokers: refused connections are expected at first.
         except (KafkaError, OSError) as error:
-            said = " ".join(str(error).split()) or type(error).__name__
-            say(f"attempt {attempt} of {_ATTEMPTS}: {said}")
+            reason = " ".join(str(error).split()) or type(error).__name__
+            say(f"attempt {attempt} of {_ATTEMPTS}: {reason}")
             if attempt < _ATTEMPTS:
                 await asyncio.sleep(pause_seconds)
         else:
             return
-    raise TopicsError(f"the topics could not be created: {said}")
+    raise TopicsError(f"the topics could not be created: {reason}")
 
 
-async def _create(client_options: Mapping[str, Any], wanted: Sequence[Any]) -> list[str]:
-    """A line for each."""
+async def _create(client_options: Mapping[str, Any], new_topics: Sequence[Any]) -> list[str]:
+    """Create the topics once; return a line for each."""
     admin = AIOKafkaAdminClient(**client_options)
     try:
         await admin.start()
-        answers = (await admin.create_topics(wanted)).topic_errors
-        found = {topic["topic"]: topic for topic in await admin.describe_topics([it.name for it in wanted])}
+        answers = (await admin.create_topics(new_topics)).topic_errors
+        # An existing topic keeps its partitions, whatever was asked for: its line says how many it has.
+        found = {
+            topic["topic"]: topic for topic in await admin.describe_topics([it.name for it in new_topics])
+        }
         return [_line(*answer, partitions=len(found[answer[0]]["partitions"])) for answer in answers]
     finally:
         await admin.close()
 
 
 def _line(name: str, code: int, message: str | None = None, *, partitions: int) -> str:
-    """Raises KafkaError for what may come right by itself, TopicsError for what does not."""
+    """Return a topic's line. Raises KafkaError for a passing failure, TopicsError for any other."""
     error = for_code(code)
     if code == 0:
         return f"{name}: created"
     if error is TopicAlreadyExistsError:
         return f"{name}: exists, partitions: {partitions}"
+    # Such as a broker that has just started and knows no controller yet.
     if error.retriable:
         raise error(message)
     raise TopicsError(f"{name}: {message or error.description}")
 
 
 def topics_of(environment: Mapping[str, str], ingestion: int = 6, control: int = 1) -> dict[str, int]:
-    """By name, their partitions. Raises SettingsError."""
+    """Return the number of partitions of each topic, by name. Raises SettingsError."""
     settings = read_settings(environment)
     topics = {settings.data_ingestion_topic: ingestion, settings.control_events_topic: control}
     return topics | {f"{name}.dlq": 1 for name in topics}

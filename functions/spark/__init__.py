@@ -1,7 +1,7 @@
-"""From a batch to a Spark DataFrame, and from a DataFrame to a place where a batch replaces itself.
+"""Batches as Spark DataFrames, and a Parquet sink in which a batch replaces itself (`headrace[spark]`).
 
-Always write, then return: the return acks the batch. What is killed in between comes again with the same
-boundaries (docs/design/delivery.md), and what it had written is replaced.
+A handler writes, then returns: the return acks the batch. A batch that is cut off before that comes again
+with the same boundaries (docs/design/delivery.md), and what it had written is replaced.
 """
 
 from headrace.functions.spark.dataframes import (

@@ -1,4 +1,4 @@
-"""A batch as a DataFrame: events through Arrow, ranges of offsets through Spark's own Kafka source."""
+"""Batches as DataFrames: events through Arrow, ranges of offsets through Spark's own Kafka source."""
 
 import json
 from collections import defaultdict
@@ -14,7 +14,7 @@ from headrace.functions.events import Event, Span, runs_of
 
 
 class Context(Protocol):
-    """What is asked of a handler's context."""
+    """The attributes of a handler's context that are used here."""
 
     @property
     def spark(self) -> SparkSession: ...
@@ -35,7 +35,7 @@ _SCHEMA = pa.schema(
         ("timestamp", pa.timestamp("us", tz="UTC")),
     ]
 )
-_NO_ROWS = (  # Spark looks at the rows of an Arrow table for its types
+_NO_ROWS = (  # Spark infers types from an Arrow table's rows, and here are none
     "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "
     "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
 )
@@ -43,9 +43,12 @@ _BAD = "bad_record"
 
 
 def events_to_dataframe(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
-    """A row per event: key, value, headers (array of key and value), topic, partition, offset, timestamp.
+    """Return one row for each event: key, value, headers, topic, partition, offset, timestamp.
 
-    The rows travel in the query's plan, again with each action on it: a temporary view sends them once.
+    Names and types are those of Spark's Kafka source: key and value are binary, headers an array of structs
+    of key and value, timestamp is in UTC to the microsecond. An empty batch gives an empty DataFrame of the
+    same columns. The rows are part of the query's plan and are sent with each action; a temporary view sends
+    them once.
     """
     if not events:
         return spark.createDataFrame([], _NO_ROWS)
@@ -63,11 +66,12 @@ def events_to_dataframe(spark: SparkSession, events: Sequence[Event]) -> DataFra
 
 
 def ranges_to_dataframe(context: Context, ranges: Sequence[Event], **options: str) -> DataFrame:
-    """With `delivery: ranges`: the columns of `events_to_dataframe`, read by Spark when an action needs them.
+    """Return the columns of `events_to_dataframe` for a batch of `delivery: ranges`.
 
-    Its executors read straight from Kafka, a task per partition; each action reads again, unless the rows are
-    persisted. `options` are further ones of Spark's Kafka source, `minPartitions` for example. Records that
-    are gone when they are read fail the action.
+    Spark's executors read the rows from Kafka when an action needs them, one task for each partition, and
+    again for each further action unless the rows are persisted. `options` are added to those of Spark's Kafka
+    source, `minPartitions` for example. Source: "Structured Streaming + Kafka Integration Guide", batch
+    queries. An action fails if records have been deleted since.
     """
     reader = context.spark.read.format("kafka").options(**context.source_options, includeHeaders="true")
     read = [reader.options(**_assignment(of_one_read), **options).load() for of_one_read in _reads(ranges)]
@@ -77,16 +81,17 @@ def ranges_to_dataframe(context: Context, ranges: Sequence[Event], **options: st
 
 
 def _reads(ranges: Sequence[Event]) -> Iterator[Sequence[Span]]:
-    """A read takes one range of each partition; where a batch has more, it takes as many reads."""
+    """Split ranges into reads: one read of Spark takes one range of each partition."""
+    # Spark's options have one start and one end for each partition of a read.
     waiting = list(runs_of(ranges))
     while waiting:
-        now = {(span.topic, span.partition): span for span in reversed(waiting)}
-        yield list(now.values())
-        waiting = [span for span in waiting if span not in now.values()]
+        first_ranges = {(span.topic, span.partition): span for span in reversed(waiting)}
+        yield list(first_ranges.values())
+        waiting = [span for span in waiting if span not in first_ranges.values()]
 
 
 def _assignment(spans: Sequence[Span]) -> dict[str, str]:
-    """The options that name partitions and offsets, as Spark wants them."""
+    """Return the options that name partitions and offsets. endingOffsets are exclusive, as `end` is."""
     partitions: dict[str, list[int]] = defaultdict(list)
     first: dict[str, dict[str, int]] = defaultdict(dict)
     end: dict[str, dict[str, int]] = defaultdict(dict)
@@ -102,19 +107,21 @@ def _assignment(spans: Sequence[Span]) -> dict[str, str]:
 
 
 def json_events_to_dataframe(spark: SparkSession, events: Sequence[Event], schema: str) -> DataFrame:
-    """What `parse_json` makes of `events_to_dataframe`."""
+    """Return `parse_json` of `events_to_dataframe`."""
     return parse_json(events_to_dataframe(spark, events), schema)
 
 
 def parse_json(df: DataFrame, schema: str) -> DataFrame:
-    """The columns of `df`, then `record`, a struct of `schema` read from `value`, and `bad_record`, text.
+    """Return the columns of `df`, then `record`, a struct of `schema` read from `value`, and `bad_record`.
 
-    `schema` is Spark's DDL: `id STRING, amount DOUBLE`. A value that doesn't fit it stands in `bad_record`,
-    and `record` has those fields that could be read; in good rows and tombstones `bad_record` is null.
+    `schema` is Spark's DDL: `id STRING, amount DOUBLE`. A value that doesn't fit it is in `bad_record`, as
+    text, and `record` has those fields that could be read. In good rows and tombstones `bad_record` is null.
     """
+    # from_json puts the text of what it can't parse into the column that columnNameOfCorruptRecord names,
+    # if the schema has that column.
     text = sql.col("value").cast("string")
     fields = sql.from_json(text, f"{schema}, {_BAD} STRING", {"columnNameOfCorruptRecord": _BAD})
     parsed = df.withColumn("record", fields)
-    # An empty text and a bare null are no records either, but Spark doesn't call them corrupt.
+    # An empty text and a bare null aren't records either, but Spark doesn't report them as corrupt.
     bad = sql.when(sql.col("record").isNull(), text).otherwise(sql.col(f"record.{_BAD}"))
     return parsed.withColumn(_BAD, bad).withColumn("record", sql.col("record").dropFields(_BAD))

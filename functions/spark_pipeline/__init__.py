@@ -1,0 +1,1 @@
+"""A Spark pipeline that is set up by its environment: records to Parquet, totals to a table."""

@@ -1,7 +1,6 @@
-"""The handler of a Spark pipeline; README.md says how to set it up.
+"""The handler of spark_pipeline: the user's query over JSON records, rows to Parquet, totals to a table.
 
-It acks by returning: that comes after both writes, and nothing of the batch is left to do then. Explicit acks
-would say the same, with a message for each record.
+A batch is acked by returning, after both writes. README.md says how to set it up.
 """
 
 import os
@@ -20,13 +19,13 @@ _PLACE = ("topic", "partition", "offset")
 
 
 class Pipeline:
-    """Stateless between batches: what is known of one lies in its sinks."""
+    """The pipeline of one worker. It keeps nothing between batches: all state is in the sinks."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def check(self, spark: SparkSession) -> None:
-        """Run an empty batch, which makes the table too. Raises PipelineError, one line."""
+        """Run an empty batch, which also creates the table. Raises PipelineError, one line."""
         settings = self._settings
         records = self._records(spark, ())
         _tried("PIPELINE_SCHEMA", lambda: records.columns)
@@ -41,7 +40,7 @@ class Pipeline:
         _tried("PIPELINE_DATABASE", lambda: self._write_totals(totals, ()))
 
     def run(self, spark: SparkSession, events: Sequence[Event]) -> int:
-        """Write the batch to both sinks, which replace what they have of it. Returns the number of totals."""
+        """Write the batch to both sinks, replacing what they have of it. Return the number of totals."""
         rows = self._rows(spark, self._records(spark, events))
         write_parquet(rows, self._settings.parquet, events)
         return self._write_totals(self._totals(spark), events)
@@ -50,15 +49,16 @@ class Pipeline:
         return json_events_to_dataframe(spark, events, self._settings.schema)
 
     def _rows(self, spark: SparkSession, records: DataFrame) -> DataFrame:
-        # Rows travel in the plan, anew with each action; a view keeps them on the server, for both sinks.
+        # Rows are part of the plan and sent with each action; a view keeps them on the server for both sinks.
         records.createOrReplaceTempView("records")
         rows = spark.sql(self._settings.query)
         rows.createOrReplaceTempView("rows")
         return rows
 
     def _totals(self, spark: SparkSession) -> DataFrame:
-        """Of this batch, apart for each partition: a redelivery replaces them, readers add them up."""
+        """Return totals by window for each partition: a redelivery replaces them, readers add them up."""
         settings = self._settings
+        # As text and never null: the columns are part of the table's primary key.
         by = [f"coalesce(string({name}), '') AS {name}" for name in settings.window_by]
         keys = [*_PLACE[:2], f"window({settings.window_time}, '{settings.window}')", *settings.window_by]
         columns = [
@@ -87,12 +87,13 @@ def _tried(setting: str, step: Callable[[], Any]) -> Any:
 
 
 def init_context(context: Any) -> None:
-    """Find every mistake before the first batch. Raises PipelineError."""
+    """Check all settings before the first batch. Raises PipelineError."""
     context.user_data.pipeline = Pipeline(read_settings(os.environ))
+    # An empty batch goes through every step: Spark and the database name mistakes best themselves.
     context.user_data.pipeline.check(context.spark)
 
 
 def handler(context: Any, events: Sequence[Event]) -> None:
-    """Write, then return."""
+    """Write a batch to both sinks."""
     totals = context.user_data.pipeline.run(context.spark, events)
     context.logger.info_with("batch written", records=len(events), totals=totals)

@@ -1,4 +1,4 @@
-"""What a pipeline is told by `spec.env`: names, defaults, and what is wrong with them, all at once."""
+"""Settings of a pipeline, from `spec.env`: names, defaults, and all mistakes in one error."""
 
 import difflib
 import sys
@@ -16,7 +16,7 @@ class PipelineError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """As in README.md. `query` is PIPELINE_SQL, or what stands in PIPELINE_SQL_FILE."""
+    """The settings of README.md. `query` is PIPELINE_SQL or the text of PIPELINE_SQL_FILE."""
 
     schema: str
     query: str
@@ -44,28 +44,32 @@ _DEFAULTS = {
 
 
 def read_settings(env: Mapping[str, str]) -> Settings:
-    """Raises PipelineError with every mistake that can be seen without Spark and the database."""
+    """Read the settings; an empty variable has its default.
+
+    Raises PipelineError with every mistake that shows without Spark and the database.
+    """
+    # Collected, so that one start names all mistakes.
     problems = [_unknown(name) for name in env if name.startswith(_PREFIX) and name not in _DEFAULTS]
-    given = {name: env.get(name, "").strip() or default for name, default in _DEFAULTS.items()}
-    if not given["PIPELINE_SCHEMA"]:
+    values = {name: env.get(name, "").strip() or default for name, default in _DEFAULTS.items()}
+    if not values["PIPELINE_SCHEMA"]:
         problems.append("PIPELINE_SCHEMA is not set; write a record's fields, like id STRING, amount DOUBLE")
-    query = given["PIPELINE_SQL"] or _ALL_ROWS
-    if name := given["PIPELINE_SQL_FILE"]:
-        if given["PIPELINE_SQL"]:
+    query = values["PIPELINE_SQL"] or _ALL_ROWS
+    if name := values["PIPELINE_SQL_FILE"]:
+        if values["PIPELINE_SQL"]:
             problems.append("PIPELINE_SQL and PIPELINE_SQL_FILE are both set; keep one")
         query = _read(name, problems)
     if problems:
         raise PipelineError("\n".join(problems))
     return Settings(
-        schema=given["PIPELINE_SCHEMA"],
+        schema=values["PIPELINE_SCHEMA"],
         query=query.strip().rstrip(";"),
-        parquet=given["PIPELINE_PARQUET"],
-        database=given["PIPELINE_DATABASE"],
-        table=given["PIPELINE_TABLE"],
-        window=given["PIPELINE_WINDOW"],
-        window_time=given["PIPELINE_WINDOW_TIME"],
-        window_by=tuple(filter(None, map(str.strip, given["PIPELINE_WINDOW_BY"].split(",")))),
-        window_values=given["PIPELINE_WINDOW_VALUES"],
+        parquet=values["PIPELINE_PARQUET"],
+        database=values["PIPELINE_DATABASE"],
+        table=values["PIPELINE_TABLE"],
+        window=values["PIPELINE_WINDOW"],
+        window_time=values["PIPELINE_WINDOW_TIME"],
+        window_by=tuple(filter(None, map(str.strip, values["PIPELINE_WINDOW_BY"].split(",")))),
+        window_values=values["PIPELINE_WINDOW_VALUES"],
     )
 
 
@@ -75,7 +79,7 @@ def _unknown(name: str) -> str:
 
 
 def _read(name: str, problems: list[str]) -> str:
-    """A relative name is looked for where modules are: first in the function's folder."""
+    """Read a file. A relative name is looked for along sys.path, the function's folder first."""
     path = next((path for folder in sys.path if (path := Path(folder, name)).is_file()), Path(name))
     try:
         return path.read_text(encoding="utf-8")

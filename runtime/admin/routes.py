@@ -1,4 +1,4 @@
-"""What the admin server answers: /live, /ready, /metrics, /api/status, and what is done to a partition."""
+"""Routes of the admin server: /live, /ready, /metrics, /api/status, the page, and actions on a partition."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
@@ -14,12 +14,13 @@ from headrace.runtime.errors import HeadraceError
 from headrace.runtime.partitions.status import without_content
 from headrace.runtime.web.cross_origin import CrossOriginGuard
 
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_PART = r"(?!\.\.?(?:/|$))[A-Za-z0-9._-]+"
+NAME = rf"{_PART}(?:/{_PART})*"
+"""Pattern of a topic's name. Kafka's have no slash, those of other kinds may."""
+
 _PAGE_FILES = {"/": "page.html", "/page.css": "page.css", "/page.js": "page.js"}
-
-
 _PAGE_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-
-
 _PAGE_HEADERS = {
     # What handlers and topics are called is text, wherever it comes from.
     "Content-Security-Policy": "default-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
@@ -29,37 +30,10 @@ _PAGE_HEADERS = {
 }
 
 
-def page_routes() -> list[web.RouteDef]:
-    """Reads the files once."""
-    return [web.get(path, _answering(name)) for path, name in _PAGE_FILES.items()]
-
-
-def _answering(name: str) -> Handler:
-    text = files("headrace.runtime.admin").joinpath("files", name).read_text("utf-8")
-    content_type = _PAGE_TYPES[PurePosixPath(name).suffix]
-
-    async def answer(_: web.Request) -> web.Response:
-        return web.Response(text=text, content_type=content_type, charset="utf-8", headers=_PAGE_HEADERS)
-
-    return answer
-
-
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-_PART = r"(?!\.\.?(?:/|$))[A-Za-z0-9._-]+"
-
-
-NAME = rf"{_PART}(?:/{_PART})*"
-
-
-"""A topic's, as a pattern. Kafka's have no slash, those of other kinds may."""
-
-
 def application(
-    reported: StatusSource, why_stuck: Callable[[], str], token: AdminToken, middlewares: Sequence[Middleware]
+    source: StatusSource, why_stuck: Callable[[], str], token: AdminToken, middlewares: Sequence[Middleware]
 ) -> web.Application:
-    """`why_stuck` says why the process should be started again; nothing while it needn't."""
+    """Make the server's application. `why_stuck` says why the process should be restarted, "" otherwise."""
 
     async def live(_: web.Request) -> web.Response:
         problem = why_stuck()
@@ -67,31 +41,31 @@ def application(
         return web.json_response(body, status=503 if problem else 200)
 
     async def ready(_: web.Request) -> web.Response:
-        problems = await reported.problems()
+        problems = await source.problems()
         body = {"status": "not ready" if problems else "ready", "problems": problems}
         return web.json_response(body, status=503 if problems else 200)
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=await reported.metrics(), headers={"Content-Type": _METRICS_TYPE})
+        return web.Response(body=await source.metrics(), headers={"Content-Type": _METRICS_TYPE})
 
     async def status(request: web.Request) -> web.Response:
-        found = await reported.status()
-        return web.json_response(_for_everybody(found) if token.refusal(request.headers) else found)
+        found = await source.status()
+        return web.json_response(_without_records(found) if token.refusal(request.headers) else found)
 
     async def recent(request: web.Request) -> web.Response:
-        found = await reported.recent()
+        found = await source.recent()
         if token.refusal(request.headers):
             for replica in found["replicas"]:
-                replica["log"] = None
+                replica["log"] = None  # its lines may quote records
         return web.json_response(found)
 
     async def act(request: web.Request) -> web.Response:
         if refusal := token.refusal(request.headers):
             return _problem(401, refusal, {"WWW-Authenticate": "Bearer"})
-        return await _act(reported, request)
+        return await _act(source, request)
 
-    made = web.Application(middlewares=[*middlewares, _outages])
-    made.add_routes(
+    app = web.Application(middlewares=[*middlewares, _outages])
+    app.add_routes(
         [
             web.get("/live", live),
             web.get("/ready", ready),
@@ -99,13 +73,13 @@ def application(
             *page_routes(),
             web.get("/api/status", status),
             web.get("/api/recent", recent),
-            # Nothing that is encoded: it would be read as one thing here, and as another behind a proxy.
+            # Encoded names match nothing: they would be one thing here, and another behind a proxy.
             web.post(
                 rf"/api/partitions/{{topic:{NAME}}}/{{partition:[0-9]{{1,9}}}}/{{action:retry|skip}}", act
             ),
         ]
     )
-    return made
+    return app
 
 
 @web.middleware
@@ -119,7 +93,7 @@ async def _outages(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def guarded(guard: CrossOriginGuard) -> Middleware:
-    """Refuses what a page of another site asks, whatever it asks for."""
+    """Return a middleware that refuses what a page of another site asks, whatever it asks for."""
 
     @web.middleware
     async def guarding(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -130,8 +104,8 @@ def guarded(guard: CrossOriginGuard) -> Middleware:
     return guarding
 
 
-def _for_everybody(status: dict[str, Any]) -> dict[str, Any]:
-    """Without what records say, and what handlers have said, which may quote them."""
+def _without_records(status: dict[str, Any]) -> dict[str, Any]:
+    """Drop what records hold, and handlers' errors, which may quote them: for whoever has no token."""
     for replica in status["replicas"]:
         for trigger in replica["triggers"]:
             for row in trigger["partitions"]:
@@ -140,13 +114,13 @@ def _for_everybody(status: dict[str, Any]) -> dict[str, Any]:
     return status
 
 
-async def _act(reported: StatusSource, request: web.Request) -> web.Response:
+async def _act(source: StatusSource, request: web.Request) -> web.Response:
     # Pages of other sites can't send this type without asking first; when they ask, nothing here says yes.
     if request.content_type != "application/json":
         return _problem(415, "Content-Type has to be application/json")
     topic, partition = request.match_info["topic"], int(request.match_info["partition"])
     action = cast("Action", request.match_info["action"])
-    done = await reported.act(action, topic, partition)
+    done = await source.act(action, topic, partition)
     if not done:
         return _problem(404, f"{topic}/{partition} is not among the partitions of this function")
     return web.json_response({"done": done})
@@ -154,3 +128,18 @@ async def _act(reported: StatusSource, request: web.Request) -> web.Response:
 
 def _problem(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.json_response({"problem": text}, status=status, headers=headers)
+
+
+def page_routes() -> list[web.RouteDef]:
+    """Return the routes of the page at `/`: three files, read once, which ask this server alone."""
+    return [web.get(path, _answering(name)) for path, name in _PAGE_FILES.items()]
+
+
+def _answering(name: str) -> Handler:
+    text = files("headrace.runtime.admin").joinpath("files", name).read_text("utf-8")
+    content_type = _PAGE_TYPES[PurePosixPath(name).suffix]
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=text, content_type=content_type, charset="utf-8", headers=_PAGE_HEADERS)
+
+    return answer

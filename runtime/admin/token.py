@@ -1,4 +1,8 @@
-"""Who may move a halted partition: whoever has the token. Others of this machine reach the server too."""
+"""Token of the admin server: whoever has it may move a halted partition, and see what records hold.
+
+Other users of this machine reach the server too. A token that is made up is kept in a file of its user's own,
+where that user's commands find it by themselves.
+"""
 
 import fcntl
 import hmac
@@ -16,20 +20,26 @@ from headrace.runtime.errors import UsageError
 from headrace.runtime.users import is_served_by_us
 
 TOKEN_VARIABLE = "HEADRACE_ADMIN_TOKEN"  # noqa: S105  # a name, no secret
+_MAX_BYTES = 4096
+_TRIES, _MOMENT_SECONDS = 5, 0.02
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a link or a FIFO of somebody else's harms nobody
 
 
 @dataclass(frozen=True, slots=True)
 class AdminToken:
-    """What a request that changes something has to carry; empty: nothing. `is_made_up`: to be told."""
+    """Token that a request which changes something has to carry; empty: no request needs one.
+
+    `is_made_up`: no user gave it, so the run has to say where it is.
+    """
 
     text: str = field(default="", repr=False)
     is_made_up: bool = False
 
     def refusal(self, headers: Mapping[str, str]) -> str:
-        """Why these headers don't do, and what would; empty where they do."""
+        """Return why a request with these headers is refused, and what to do; "" where it isn't."""
         scheme, _, given = headers.get("Authorization", "").partition(" ")
         theirs = given.strip().encode(errors="surrogateescape") if scheme.lower() == "bearer" else b""
-        # In the same time whatever is given: how long it takes says nothing of the token.
+        # A comparison in constant time: how long it takes says nothing about the token.
         if not self.text or hmac.compare_digest(theirs, self.text.encode()):
             return ""
         what = "another token than this" if given else "no token"
@@ -44,19 +54,19 @@ NO_TOKEN = AdminToken()
 
 
 def token_header(token: str) -> dict[str, str]:
-    """For a request; none without a token."""
+    """Return the headers that carry a token; none without one."""
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def take_token() -> AdminToken:
-    """The environment's, which loses it: handlers inherit that. Else one made up. Raises UsageError."""
+    """Take the token out of the environment, which handlers inherit, or make one up. Raises UsageError."""
     if given := os.environ.pop(TOKEN_VARIABLE, "").strip():
         return AdminToken(checked_token(given, TOKEN_VARIABLE))
     return AdminToken(secrets.token_urlsafe(24), is_made_up=True)
 
 
 def checked_token(token: str, source: str) -> str:
-    """What a header can hold. Raises UsageError, which doesn't repeat it."""
+    """Return the token if a header can hold it. Raises UsageError, which doesn't repeat it."""
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise UsageError(
             f"{source} holds something that is no token; expected ASCII letters, digits and signs"
@@ -64,20 +74,12 @@ def checked_token(token: str, source: str) -> str:
     return token
 
 
-_MAX_BYTES = 4096
-
-
-_TRIES, _MOMENT_SECONDS = 5, 0.02
-
-
-_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a link or a FIFO of somebody else's harms nobody
-
-
 @contextmanager
 def kept_for_commands(token: str, url: str) -> Iterator[Path | None]:
-    """The file for as long as this lasts; None where it can't be written.
+    """Keep the token in a file while the context lasts; yield its path, None where it can't be written.
 
-    It is locked meanwhile: what a run that was killed has left is deleted by the next one, or by who looks.
+    The file is locked meanwhile: one that a killed run has left is free, and deleted by the next run or
+    reader.
     """
     try:
         path = _path(url)
@@ -89,14 +91,15 @@ def kept_for_commands(token: str, url: str) -> Iterator[Path | None]:
         os.write(file, token.encode())
         yield path
     finally:
-        path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)  # while it is locked: nobody takes it for a file that is left over
         os.close(file)
 
 
 def find_token(url: str) -> str:
-    """What a run of this user's keeps for the admin server at `url`, on loopback; empty where there is none.
+    """Return the token that a run of this user's keeps for the admin server at `url`, on loopback.
 
-    None is told where the run has ended, or another user's process may answer there instead.
+    Empty where there is none, where the run has ended, or where another user's process may answer there: it
+    must not get the token.
     """
     try:
         path = _path(url)
@@ -104,6 +107,7 @@ def find_token(url: str) -> str:
     except (OSError, RuntimeError):
         return ""
     try:
+        # Another user may have put a file there, and a killed run's token is nobody's.
         if not _is_private(file) or _has_ended(path):
             return ""
         if not is_served_by_us(urlsplit(url).hostname or "", _port(url)):
@@ -114,7 +118,7 @@ def find_token(url: str) -> str:
 
 
 def _path(url: str) -> Path:
-    """By port: 127.0.0.1 and localhost are one."""
+    """Return the file for a URL. It is named by the port: 127.0.0.1 and localhost are one."""
     base = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser().absolute()
     return base / "headrace" / f"admin-{_port(url)}"
 
@@ -124,9 +128,9 @@ def _port(url: str) -> int:
 
 
 def _taken(path: Path) -> int:
-    """An empty file, locked. Raises OSError."""
+    """Open an empty file and lock it. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for other in path.parent.glob("admin-*"):
+    for other in path.parent.glob("admin-*"):  # files that killed runs have left
         _has_ended(other)
     file = _locked_soon(path)
     if _is_private(file):
@@ -136,7 +140,7 @@ def _taken(path: Path) -> int:
 
 
 def _has_ended(path: Path) -> bool:
-    """Whether its run has, which would hold its lock; then it is deleted."""
+    """Whether the file's run has ended, which would hold the lock; the file is deleted then."""
     try:
         file = _locked(path)
     except BlockingIOError:
@@ -150,7 +154,10 @@ def _has_ended(path: Path) -> bool:
 
 
 def _locked_soon(path: Path) -> int:
-    """Whoever looks whether its run has ended has it locked for a moment. Raises OSError."""
+    """Lock the file, in several tries: whoever checks whether its run has ended locks it for a moment.
+
+    Raises OSError.
+    """
     for _ in range(_TRIES):
         with suppress(BlockingIOError, FileNotFoundError):
             return _locked(path, os.O_CREAT)
@@ -159,7 +166,7 @@ def _locked_soon(path: Path) -> int:
 
 
 def _locked(path: Path, create: int = 0) -> int:
-    """Raises OSError: it is another run's, say."""
+    """Open the file and lock it. Raises OSError: it is another run's, say."""
     file = os.open(path, os.O_RDWR | create | _FLAGS, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The command line: `headrace`."""
+"""The command line, `headrace`: its list of commands, and its entry point."""
 
 import gc
 import logging
@@ -58,7 +58,7 @@ def headrace() -> None:
 
 
 def main() -> None:
-    """The entry point. A HeadraceError is its text and its exit code, never a traceback."""
+    """Run the command line. A HeadraceError ends as its text and its exit code, never as a traceback."""
     keep_files_private()
     try:
         headrace(prog_name="headrace")

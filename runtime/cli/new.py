@@ -12,7 +12,7 @@ from headrace.runtime.processes import write_for_others
 from headrace.runtime.settings.names import NAME_RULE, is_name
 
 _FILES = ("function.yaml", "handler.py", "test_handler.py", "README.md")
-_PLACEHOLDER = "NAME"
+_PLACEHOLDER = "NAME"  # in templates, for the name of the function
 _KAFKA = "kafka"
 _TEMPLATES = ("async", "batch", "http", _KAFKA, "spark")
 _READY_MADE = resources.files("headrace.functions")
@@ -63,9 +63,12 @@ def _template(name: str, template: str) -> dict[str, str]:
 
 
 def _copy(folder: Traversable, name: str, only: Collection[str]) -> dict[str, str]:
-    """All its files, or some, with its name in the place of the folder's: the function's, the group's."""
+    """Return a folder's files, or some of them, with `name` in the place of the folder's own name.
+
+    That is the name of the function and of its consumer group. Python files stay as they are.
+    """
     found = [it for it in folder.iterdir() if it.is_file() and (not only or it.name in only)]
-    its_name = folder.name.replace("_", "-")
+    its_name = folder.name.replace("_", "-")  # a function's name has no underscores
     texts = {it.name: it.read_text(encoding="utf-8") for it in sorted(found, key=lambda it: it.name != _SPEC)}
     return {
         file: text
@@ -76,7 +79,7 @@ def _copy(folder: Traversable, name: str, only: Collection[str]) -> dict[str, st
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    write_for_others()
+    write_for_others()  # the folder is the user's own work, not private state of ours
     try:
         folder.mkdir()
         for file, text in files.items():

@@ -1,4 +1,8 @@
-"""The command-line reference, docs/reference/command-line.md, from the commands as click has them."""
+"""Reference pages of commands and metrics, from their declarations.
+
+docs/reference/command-line.md is made from the commands as click has them, docs/operate/metrics.md from the
+declared metrics.
+"""
 
 import inspect
 from collections.abc import Iterator
@@ -15,18 +19,16 @@ _COMMANDS_HEAD = """\
 Every command and its options. `headrace schema --commands` generates this page from the commands themselves;
 `headrace COMMAND --help` prints the same in a terminal.
 """
-
-
 _COLUMNS = ("option", "default", "effect")
 
 
 def command_reference(root: click.Context) -> str:
-    """Markdown: a section for each command below `root`, hidden ones left out."""
+    """Return the page in Markdown: a section for each command below `root`, hidden ones left out."""
     return "\n".join([_COMMANDS_HEAD, *_section(root)])
 
 
 def _section(context: click.Context) -> Iterator[str]:
-    """Of a command, then of those below it."""
+    """Yield the section of a command, then those of the commands below it."""
     command = context.command
     usage = " ".join(command.collect_usage_pieces(context))
     yield from (f"## `{context.command_path}`", "", f"`{context.command_path} {usage}`", "")
@@ -41,7 +43,7 @@ def _section(context: click.Context) -> Iterator[str]:
 
 
 def _help(command: click.Command) -> str:
-    """As in the docstring, without click's mark for lines that it shall not wrap."""
+    """Return the command's help without click's mark for lines that it shall not wrap."""
     return inspect.cleandoc(command.help or "").replace("\b\n", "")
 
 
@@ -52,7 +54,7 @@ def _option_row(option: click.Option, context: click.Context) -> tuple[str, ...]
 
 
 def _default(option: click.Option, context: click.Context) -> str:
-    """What stands in where the option isn't given; nothing for flags and where there is none."""
+    """Return the value where the option isn't given; "" for flags and where there is none."""
     default = option.get_default(context)
     if option.required:
         return "required"
@@ -85,7 +87,7 @@ this page from the declarations that the samples are made of.
 
 
 def metrics_reference() -> str:
-    """Markdown: a table of the metrics, and one of the labels."""
+    """Return the page in Markdown: a table of the metrics, and one of the labels."""
     everywhere = ", ".join(f"`{label}`" for label in TRIGGER_LABELS)
     lines = [
         "",
@@ -102,6 +104,6 @@ def metrics_reference() -> str:
 
 def _metric_row(metric: Metric) -> tuple[str, ...]:
     results = [values[0] for _, other, values in declared_in(TriggerMetrics) if other is metric and values]
-    said = f": {' or '.join(f'`{result}`' for result in results)}" if results else ""
+    result_values = f": {' or '.join(f'`{result}`' for result in results)}" if results else ""
     labels = ", ".join(f"`{label}`" for label in metric.labels if label not in TRIGGER_LABELS)
-    return (f"`{metric.shown_name}`", metric.kind, metric.unit, labels + said, f"{metric.about}.")
+    return (f"`{metric.shown_name}`", metric.kind, metric.unit, labels + result_values, f"{metric.about}.")

@@ -34,12 +34,12 @@ def run(**given: Any) -> None:
 
     Several share the embedded Kafka, one Spark server and the admin server.
     """
-    keep_to_itself()
+    keep_to_itself()  # first of all: what is read from here on may be secret
     options = RunOptions(**given).of_parent()
-    beside = command_settings(click.get_current_context())
+    command = command_settings(click.get_current_context())
     set_up_logging(options.log_level, options.log_format, options.replica_name)
-    functions = _load(options, beside)
-    if not options.replica_name:
+    functions = _load(options, command)
+    if not options.replica_name:  # the supervisor has said all of this for its replicas
         for key in exposed_keys(options.set_texts):
             logger.warning(
                 "everybody on this machine can read the value of --set %s in the list of processes: "
@@ -63,7 +63,7 @@ async def _run(functions: list[FunctionSpec], options: RunOptions) -> None:
 
 
 def _kept_from_handlers(functions: list[FunctionSpec]) -> Iterator[str]:
-    """What this process knows and doesn't give to handlers."""
+    """Yield what this process knows and doesn't give to handlers."""
     for function in functions:
         if any(it.value == HIDDEN and it.path.startswith(_OF_CLIENTS) for it in function.settings):
             yield f"the secrets of {function.name}"
@@ -81,9 +81,9 @@ def _warn_of_ways(secret: list[str]) -> None:
         )
 
 
-def _load(options: RunOptions, beside: CommandSettings) -> list[FunctionSpec]:
-    """All of them. ConfigError holds the problems of all files."""
-    loaded = load_functions(options.paths, parse_overrides(options.set_texts, options.paths), beside)
+def _load(options: RunOptions, command: CommandSettings) -> list[FunctionSpec]:
+    """Load all functions. Raises ConfigError with the problems of all files."""
+    loaded = load_functions(options.paths, parse_overrides(options.set_texts, options.paths), command)
     if problems := [problem for it in loaded for problem in it.problems]:
         raise ConfigError(problems)
     return [it.function for it in loaded if it.function is not None]

@@ -1,4 +1,4 @@
-"""`headrace schema`: what is generated from declarations, for editors and for people."""
+"""`headrace schema`: pages and files that are made from declarations, for editors and for people."""
 
 import json
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def schema(  # noqa: PLR0913  # one argument per option
         raise UsageError(f"{choices} each ask for something else: give one of them")
     if spark and example is None:
         raise UsageError("--spark goes with --example KIND")
-    kinds = installed_kinds()
+    kinds = installed_kinds()  # kinds of other distributions show up in all pages
     if example is not None:
         show = spark_example if spark else kind_example
         click.echo(show(_kind(example, kinds)), nl=False)

@@ -1,4 +1,4 @@
-"""`headrace validate`: everything wrong with functions, and what is in effect, without running them."""
+"""`headrace validate`: all mistakes in functions, and the settings in effect, without running them."""
 
 import json
 import os
@@ -38,14 +38,15 @@ def validate(paths: tuple[Path, ...], *, resolved: bool, as_json: bool, **given:
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # to look for some reads what each package says
     overrides = parse_overrides(given["set_texts"], paths)
-    beside = command_settings(click.get_current_context())
-    reports = load_functions(paths, overrides, beside)
+    command = command_settings(click.get_current_context())
+    reports = load_functions(paths, overrides, command)
     if as_json:
         found = [_as_json(report, resolved=resolved) for report in reports]
         click.echo(json.dumps({"functions": found}, indent=2))
     else:
         for line in (line for report in reports for line in _as_text(report, resolved=resolved)):
             click.echo(line)
+    # The problems are printed already: no exception, which would print them once more.
     sys.exit(ConfigError.exit_code if any(report.problems for report in reports) else 0)
 
 
@@ -66,6 +67,7 @@ def _as_text(loaded: LoadedFunction, *, resolved: bool) -> Iterator[str]:
 
 
 def _table(settings: Iterable[ResolvedSetting]) -> Iterator[str]:
+    # A long value pushes its own row only: the others stay aligned.
     rows = [(setting.path, _value(setting.value), _origin(setting)) for setting in settings]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for path, value, origin in rows:

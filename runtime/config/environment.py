@@ -1,7 +1,7 @@
-"""`spec.env`: the environment variables of a function's workers."""
+"""Environment variables of a function's workers: `spec.env`."""
 
-from headrace.runtime.settings.checks import Suggestions
 from headrace.runtime.settings.findings import Findings, ResolvedSetting, hidden_setting
+from headrace.runtime.settings.names import Suggestions
 from headrace.runtime.settings.written_values import MissingVariableError, text_of_scalar
 from headrace.runtime.settings.yaml_source import Path
 
@@ -25,18 +25,18 @@ ENV_SCHEMA = {
 
 
 def read_environment(written: object, findings: Findings) -> dict[str, str]:
-    """Name to value, in the file's order. Values may be secrets: no message shows one."""
+    """Return name to value, in the file's order. Values may be secrets: no message shows one."""
     if not isinstance(written, list):
         findings.problem(_ENV, "expected a list of entries with name and value")
         return {}
     env: dict[str, str] = {}
-    places: dict[str, ResolvedSetting] = {}
+    places: dict[str, ResolvedSetting] = {}  # by name: of several entries for one, the last is in effect
     for at, entry in enumerate(written):
         path = (*_ENV, at)
         if faults := _faults(entry, path, findings.source.suggestions):
             for where, message in faults:
                 findings.problem(where, message)
-        elif entry.get("valueFrom"):
+        elif entry.get("valueFrom"):  # a secret or config map of the cluster
             message = "is left out: only a cluster can look it up; set it where Headrace runs"
             findings.notice((*path, "valueFrom"), message)
         else:
@@ -64,6 +64,7 @@ def _expanded(entry: dict[str, object], path: Path, findings: Findings) -> tuple
 def _faults(entry: object, path: Path, suggestions: Suggestions) -> list[tuple[Path, str]]:
     if not isinstance(entry, dict):
         return [(path, "expected a mapping with name and value")]
+    # "type" is no key of Kubernetes: Nuclio's dashboard writes it, and only a notice is due.
     faults: list[tuple[Path, str]] = [
         ((*path, key), suggestions.unknown(key, _KEYS))
         for key in entry

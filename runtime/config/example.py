@@ -1,4 +1,4 @@
-"""Full examples, specs/*-full.yaml: every setting with its default and its effect, from the declarations."""
+"""Full examples, specs/*-full.yaml: every setting with its default and effect, from the declarations."""
 
 import json
 import re
@@ -35,20 +35,21 @@ _FOR_SPARK = {"batch.mode": "enable", "batch.batch_size": 1000}
 
 
 def kind_example(kind: TriggerKind) -> str:
-    """A function with one trigger of the kind: all that it may say, but for `spec.spark`."""
+    """Return a function.yaml with one trigger of the kind and all that it may say, but for `spec.spark`."""
     attributes = _Example().lines(kind.Settings)
     trigger = _Example({"kind": kind.kind}, {"attributes": attributes}).lines(trigger_fields([kind]))
     head = _KIND_HEAD.format(kind=kind.kind, required=_without_default(kind.Settings))
-    name = min((kind.kind, *kind.aliases), key=len)
+    name = min((kind.kind, *kind.aliases), key=len)  # kafka, not kafka-cluster
+    # An example of a kind leaves Spark out: it has an example of its own.
     inside = {"spec.spark": [], "spec.triggers": _named(trigger)}
     return _file(head, _Example({"metadata.name": f"{name}-full"}, inside))
 
 
 def spark_example(kind: TriggerKind) -> str:
-    """A function with all of `spec.spark`, and a trigger of the kind that says no more than it must."""
+    """Return a function.yaml with all of `spec.spark`, and as little as can be of a trigger of the kind."""
     attributes = _Example(is_brief=True).lines(kind.Settings)
-    said = {"kind": kind.kind, **_FOR_SPARK}
-    trigger = _Example(said, {"attributes": attributes}, is_brief=True).lines(trigger_fields([kind]))
+    values = {"kind": kind.kind, **_FOR_SPARK}
+    trigger = _Example(values, {"attributes": attributes}, is_brief=True).lines(trigger_fields([kind]))
     inside = {"spec.spark": _Example().lines(SparkFields), "spec.triggers": _named(trigger)}
     head = _SPARK_HEAD.format(kind=kind.kind)
     return _file(head, _Example({"metadata.name": "spark-full"}, inside, is_brief=True))
@@ -71,18 +72,18 @@ def _file(head: str, example: "_Example") -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Example:
-    """What an example says of a model, by dotted Python name: values, and the lines inside of others.
+    """Contents of an example, by dotted Python name: values, and the lines inside of others.
 
-    A brief one says only what it is given and what is required, without comments.
+    A brief example has only what it is given and what is required, without comments.
     """
 
-    said: Mapping[str, object] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
     inside: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_brief: bool = False
 
     def lines(self, model: type[Settings], parent: DeclaredSetting | None = None) -> list[str]:
         """YAML, each setting below what it does. What says nothing inside is left out."""
-        last = tuple(self.inside)  # the long ones, in this order
+        last = tuple(self.inside)  # long mappings come last, in this order
         found = sorted(fields_of(model, parent), key=lambda d: last.index(d.name) if d.name in last else -1)
         return [line for declared in found for line in self._entry(declared)]
 
@@ -107,13 +108,13 @@ class _Example:
     def _is_said(self, declared: DeclaredSetting) -> bool:
         setting = declared.setting
         if self.is_brief:
-            return declared.name in self.said or bool(setting.required)
+            return declared.name in self.values or bool(setting.required)
         return setting.built and not setting.no_effect and setting.in_examples
 
     def _value(self, declared: DeclaredSetting) -> object:
         setting = declared.setting
-        if declared.name in self.said:
-            return self.said[declared.name]
+        if declared.name in self.values:
+            return self.values[declared.name]
         if setting.example is not None:
             return setting.example
         assert not declared.field.is_required(), f"{setting.key} has no default: declare an example"
@@ -143,6 +144,7 @@ def _key_value(key: str, value: Any) -> list[str]:
 def _inline(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_inline, value))}]"
+    # Quotes where YAML would read a number, a flag or a date.
     if isinstance(value, str) and _PLAIN.fullmatch(value) and yaml.safe_load(value) == value:
         return value
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The fields of function.yaml outside its triggers. Names and groups are Nuclio's (1.14)."""
+"""Fields of function.yaml outside its triggers. Names and groups are Nuclio's (1.14)."""
 
 import base64
 import logging
@@ -33,7 +33,7 @@ _HANDLER = re.compile(r"[\w-]+(\.[\w-]+)*:[^\W\d]\w*")
 _RUNTIME = re.compile(r"python(:[23](\.\d+)*(-[\w.]+)?)?")  # an image's tag, such as 3.8-alpine
 _OTHER_RESOURCE = re.compile(r"ephemeral-storage|hugepages-.+|[^/]+/[^/]+")
 LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
-"""What an entry of loggerSinks may say, in Python's numbers."""
+"""Levels that an entry of loggerSinks may name, in Python's numbers."""
 _THE_LOG = (None, "", "stdout", "stderr", "myStdoutLoggerSink")  # the last is that of Nuclio's own examples
 _LEAST_MEMORY_BYTES = 64 * 1024 * 1024  # an interpreter, the SDK and a handler's first imports
 
@@ -43,13 +43,14 @@ def _keys(why: str, names: str) -> dict[str, str]:
 
 
 def _module_and_function(text: str) -> str:
+    # Nuclio takes the name of the file for that of the module.
     if not _HANDLER.fullmatch(text.replace(".py:", ":", 1)):
         raise ValueError("is no handler; expected module:function, such as main:handler")
     return text
 
 
 def split_handler(handler: str) -> tuple[str, str]:
-    """The module's name and the function's. A file's name may stand for its module's: main.py:handler."""
+    """Return the module's name and the function's. The name may be its file's too: main.py:handler."""
     module, _, function = handler.partition(":")
     return module.removesuffix(".py"), function
 
@@ -73,6 +74,7 @@ def _enough_memory(size: int) -> int:
 
 
 def _sinks(written: object) -> object:
+    # A value that is no list is checked as one wrong entry, and so refused with the same words.
     for number, entry in enumerate(written if isinstance(written, list) else [None]):
         level = entry.get("level", "info") if isinstance(entry, dict) else None
         if not isinstance(entry, dict) or not isinstance(level, str) or level.lower() not in LOG_LEVELS:
@@ -83,12 +85,12 @@ def _sinks(written: object) -> object:
 
 
 def other_sinks(written: Sequence[Mapping[str, Any]]) -> str:
-    """Those that a run doesn't have, whose only one is its log."""
+    """Return the sinks that a run doesn't have: its only one is its log."""
     return ", ".join(sorted({str(it["sink"]) for it in written if it.get("sink") not in _THE_LOG}))
 
 
 class MetadataFields(Settings):
-    """`metadata`."""
+    """Fields of `metadata`."""
 
     name: Annotated[Text, AfterValidator(_a_name)] = setting(
         "name",
@@ -116,8 +118,9 @@ class MetadataFields(Settings):
 
 def _decoded(text: str) -> str:
     try:
+        # Line breaks are allowed: `base64` prints lines of 76 characters.
         return base64.b64decode("".join(text.split()), validate=True).decode()
-    except ValueError:  # of UTF-8, too
+    except ValueError:  # a UnicodeDecodeError is one too
         raise ValueError("is no text in base64; expected what `base64 main.py` prints") from None
 
 
@@ -143,7 +146,7 @@ class BuildFields(Settings):
 
 
 class LimitFields(Settings):
-    """`spec.resources.limits`."""
+    """Fields of `spec.resources.limits`."""
 
     memory_bytes: Annotated[MemoryBytes, AfterValidator(_enough_memory)] = setting(
         "memory",
@@ -159,7 +162,7 @@ class LimitFields(Settings):
 
 
 class RequestFields(Settings):
-    """`spec.resources.requests`."""
+    """Fields of `spec.resources.requests`."""
 
     memory: Quantity = setting("memory", "", no_effect=_FOR_KUBERNETES, effect="None.")
     cpu: Quantity = setting("cpu", "", no_effect=_FOR_KUBERNETES, effect="None.")
@@ -167,13 +170,13 @@ class RequestFields(Settings):
     ignored: ClassVar[Mapping[str, str]] = KeysLike(_OTHER_RESOURCE, _FOR_KUBERNETES)
 
 
-Replicas = Annotated[Count, Ge(0)]
+Replicas = Annotated[Count, Ge(0)]  # 0 is "not given", as in Nuclio
 REPLICAS = ("replicas", "min_replicas", "max_replicas")
-"""Which mean something to some kinds of triggers alone."""
+"""Fields about the number of replicas, which only some kinds of triggers go by."""
 
 
 class ResourceFields(Settings):
-    """`spec.resources`."""
+    """Fields of `spec.resources`."""
 
     limits: LimitFields = section("limits", LimitFields, effect="What one worker may use.")
     requests: RequestFields = section("requests", RequestFields, effect="What a pod reserves.")
@@ -291,7 +294,7 @@ class SpecFields(Settings):
 
 
 class DocumentFields(Settings):
-    """The whole file."""
+    """Fields of the whole file."""
 
     api_version: Annotated[Literal["nuclio.io/v1", "nuclio.io/v1beta1"], CHOICE] = setting(
         "apiVersion", "nuclio.io/v1", effect="The form of the file."

@@ -1,4 +1,4 @@
-"""Looking for a handler in its source, without running any of it: what is surely missing is found early."""
+"""Search for a handler in its source, without running any of it: what is surely missing is found early."""
 
 import ast
 import importlib.util
@@ -9,13 +9,14 @@ _MAY_BIND_ANYTHING = frozenset({"*", "__getattr__", "globals"})
 
 
 def handler_fault(folder: Path, module: str, function: str) -> str:
-    """Why a worker, which imports the module from `folder`, can't find the function there; "" if it may."""
+    """Return why a worker, which imports the module from `folder`, can't find the function; "" if it may."""
     try:
         file = module_file(folder, module)
     except OSError as error:
         return f"{error.filename} cannot be read: {error.strerror}"
     if file is None:
         return "" if _is_installed(module) else f"no module {module!r} in {folder}"
+    # A file that hides one of Python's modules breaks more than this handler: said first.
     if fault := _name_fault(folder, module):
         return fault
     tree = _parsed(file)
@@ -23,12 +24,13 @@ def handler_fault(folder: Path, module: str, function: str) -> str:
 
 
 def code_fault(code: str, module: str, function: str) -> str:
-    """The same of a module whose text is `code`."""
+    """Return why the function isn't in a module whose text is `code`; "" if it may be."""
     tree = _tree(code.encode(), Path(f"{module}.py"))
     return tree if isinstance(tree, str) else _missing(tree, module, function)
 
 
 def _missing(tree: ast.Module, module: str, function: str) -> str:
+    # Any binding of the name will do, also in a branch or by an import: only running it would tell more.
     if not _bound_names(tree).isdisjoint({function, *_MAY_BIND_ANYTHING}):
         return ""
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -37,6 +39,7 @@ def _missing(tree: ast.Module, module: str, function: str) -> str:
 
 def _name_fault(folder: Path, module: str) -> str:
     top = module.partition(".")[0]
+    # The folder comes first on the worker's path, so its file would hide Python's module from all others.
     if top not in sys.stdlib_module_names:
         return ""
     file = folder / top if (folder / top).is_dir() else folder / f"{top}.py"
@@ -47,7 +50,7 @@ def _name_fault(folder: Path, module: str) -> str:
 
 
 def _parsed(file: Path) -> ast.Module | str:
-    """The module, or what is wrong with it; "" where only its import will tell."""
+    """Return the module's tree, or what is wrong with it; "" where only its import will tell."""
     try:
         return _tree(file.read_bytes(), file)
     except OSError as error:
@@ -66,7 +69,7 @@ def _tree(source: bytes, file: Path) -> ast.Module | str:
 
 
 def module_file(folder: Path, module: str) -> Path | None:
-    """Where the module is; None where it isn't in the folder. Raises OSError."""
+    """Return the module's file; None where it isn't in the folder. Raises OSError."""
     stem = folder.joinpath(*module.split("."))
     candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
     return next((file for file in candidates if file.is_file()), None)
@@ -81,7 +84,10 @@ def _is_installed(module: str) -> bool:
 
 
 def _bound_names(tree: ast.Module) -> set[str]:
-    """Every name that running the module might give it, and more: it matters only that none is missing."""
+    """Return every name that running the module might give it.
+
+    It may return more names than that: it matters only that none is missing.
+    """
     names: set[str] = set()
     for node in ast.walk(tree):
         match node:

@@ -1,4 +1,4 @@
-"""The JSON schema of function.yaml, from the declarations: for editors, and for whoever writes such files."""
+"""JSON schema of function.yaml, from the declarations: for editors, and for whoever writes such files."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,10 @@ _HEAD = {
 
 
 def function_schema(kinds: Mapping[str, TriggerKind]) -> Schema:
-    """Draft 7. `headrace validate` knows more: rules between settings, and what else a text has to be."""
+    """Return the schema, in draft 7.
+
+    `headrace validate` knows more: rules between settings, and what else a text has to be.
+    """
     inside = {
         "metadata.annotations": _annotations(kinds),
         "spec.env": ENV_SCHEMA,
@@ -62,9 +65,9 @@ def _object(
         found["patternProperties"] = {f"^({model.ignored.pattern.pattern})$": {}}
     required = [d.setting.key for d in fields_of(model) if d.field.is_required()]
     instead = [
-        {"anyOf": [{"required": [d.setting.key]}, {"required": [d.setting.instead]}]}
+        {"anyOf": [{"required": [d.setting.key]}, {"required": [d.setting.required_unless]}]}
         for d in fields_of(model)
-        if d.setting.instead
+        if d.setting.required_unless
     ]
     return found | ({"required": required} if required else {}) | ({"allOf": instead} if instead else {})
 
@@ -73,8 +76,9 @@ def _setting(declared: DeclaredSetting, schema: Schema) -> Schema:
     facts, setting = dict(schema), declared.setting
     facts.pop("title", None)
     if setting.absent:
-        facts.pop("default")
+        facts.pop("default")  # no value that a file could give
     if not setting.built:
+        # "not": {} matches nothing: editors mark the key, whatever its value.
         return {"description": f"{setting.effect} It {NOT_BUILT}.", "not": {}}
     if setting.built_values:
         facts["enum"] = list(setting.built_values)
@@ -84,7 +88,7 @@ def _setting(declared: DeclaredSetting, schema: Schema) -> Schema:
 def _or_variable(facts: Schema) -> Schema:
     """Also a text with a variable, where not every text will do: `headrace validate` sees what it holds."""
     of_value = {name: fact for name, fact in facts.items() if name in _OF_VALUE}
-    if of_value == {"type": "string"}:
+    if of_value == {"type": "string"}:  # takes ${NAME} as it is
         return facts
     about = {name: fact for name, fact in facts.items() if name not in _OF_VALUE}
     return about | {"anyOf": [of_value, {"$ref": "#/definitions/variable"}]}
@@ -93,6 +97,7 @@ def _or_variable(facts: Schema) -> Schema:
 def _trigger(kinds: Mapping[str, TriggerKind]) -> Schema:
     names = [name for kind in kinds.values() for name in (kind.kind, *kind.aliases)]
     found = _object(trigger_fields(kinds.values()))
+    # Kinds that aren't built are known too: such a trigger may be disabled, or left out by --only-kafka.
     found["properties"]["kind"]["enum"] = sorted({*names, *NUCLIO_KINDS})
     found["allOf"] = [_attributes(kind) for kind in kinds.values()]
     return found
@@ -114,6 +119,7 @@ def _output(kinds: Mapping[str, TriggerKind]) -> Schema:
 
 def _of_output_kind(kind: OutputKind) -> Schema:
     is_this: Schema = {"properties": {"kind": {"enum": [kind.kind, *kind.aliases]}}}
+    # "properties" alone matches a mapping without the key: right for the default kind, and for no other.
     if kind.kind != DEFAULT_OUTPUT_KIND:
         is_this["required"] = ["kind"]
     return {"if": is_this, "then": _object(without_annotations(kind.OutputSettings))}
@@ -130,6 +136,7 @@ def _annotations(kinds: Mapping[str, TriggerKind]) -> Schema:
         "type": "object",
         "properties": known,
         "additionalProperties": {"type": "string"},
+        # Annotations of other tools are welcome; a mistyped one of ours is marked.
         "propertyNames": {
             "anyOf": [{"enum": sorted(known)}, {"not": {"pattern": f"^({'|'.join(CHECKED_ANNOTATIONS)})"}}]
         },

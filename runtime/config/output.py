@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from headrace.runtime.config.trigger_kinds import TriggerKind, find_kind
+from headrace.runtime.kafka.names import TOPIC_NAME_PATTERN
 from headrace.runtime.settings.declare import Settings, setting
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.names import NAME_RULE, is_name
@@ -20,9 +21,8 @@ from headrace.runtime.settings.yaml_source import Path
 OUTPUTS: Path = ("spec", "outputs")
 TOPICS: Path = ("spec", "produceTopics")
 DEFAULT_OUTPUT_KIND = "kafka-cluster"
-
-
-_TOPIC = re.compile(r"([a-z0-9-]+/)?[A-Za-z0-9._-]{1,249}")
+# OUTPUT/TOPIC, or TOPIC alone: Kafka takes no slash in a topic's name.
+_TOPIC = re.compile(rf"([a-z0-9-]+/)?{TOPIC_NAME_PATTERN}")
 
 
 def _topics(listed: tuple[str, ...]) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ ProduceTopics = Annotated[Texts, AfterValidator(_topics)]
 
 
 def place_of(listed: str) -> tuple[str, str]:
-    """Output and topic of an entry of `spec.produceTopics`; an empty output is the trigger's own brokers."""
+    """Return output and topic of an entry of `spec.produceTopics`; no output is the trigger's brokers."""
     output, _, topic = listed.rpartition("/")
     return output, topic
 
@@ -46,10 +46,14 @@ def place_of(listed: str) -> tuple[str, str]:
 def check_topics(
     listed: tuple[str, ...], outputs: Mapping[str, object], results: Iterable[str], findings: Findings
 ) -> None:
-    """`results` are the topics of the triggers' `resultTopic`, which the list is about too."""
+    """Add a problem for each entry of produceTopics that names no output, and each resultTopic not in it.
+
+    `results` are the topics of the triggers' `resultTopic`.
+    """
     for at, (output, _) in enumerate(map(place_of, listed)):
         if output and output not in outputs:
             findings.problem((*TOPICS, at), f"spec.outputs has no {output!r}")
+    # Found here, not when the first answer can't be produced.
     for topic in dict.fromkeys(results):
         if topic and topic not in listed:
             findings.problem(
@@ -58,27 +62,27 @@ def check_topics(
 
 
 class OutputFields(Settings):
-    """`spec.outputs.NAME`, as far as it is no kind's own: the settings of each kind derive from it."""
+    """Fields of `spec.outputs.NAME` that all kinds have: the settings of each kind derive from it."""
 
     kind: Text = setting("kind", DEFAULT_OUTPUT_KIND, effect="What the messages go to.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputKind(TriggerKind):
-    """A kind whose source messages may go to. Its class is a triggers.base.TakesOutput too."""
+    """A kind of trigger whose source messages may go to. Its class is a triggers.base.TakesOutput too."""
 
     OutputSettings: type[OutputFields]
     """The declarations of an output of this kind, with the rules between them."""
 
 
 def output_kinds(kinds: Mapping[str, TriggerKind]) -> dict[str, OutputKind]:
-    """Those of them that an output may be of."""
+    """Return those of the kinds that an output may be of."""
     return {name: kind for name, kind in kinds.items() if isinstance(kind, OutputKind)}
 
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """One output. `kind` is the canonical name, `settings` the kind's own model."""
+    """An output. `kind` is the canonical name, `settings` the kind's own model."""
 
     name: str
     kind: str
@@ -87,9 +91,9 @@ class OutputSpec:
 
 @dataclass(frozen=True, slots=True)
 class OutputReader:
-    """What outputs are read with. The findings are the caller's; reading adds to them.
+    """Reads `spec.outputs`. The findings are the caller's; reading adds to them.
 
-    No annotation and no option of a command says anything of them: those are about triggers.
+    No annotation and no option of a command says anything of outputs: those are about triggers.
     """
 
     findings: Findings
@@ -97,7 +101,7 @@ class OutputReader:
     kinds: Mapping[str, TriggerKind]
 
     def read_all(self, written: object) -> tuple[OutputSpec, ...]:
-        """Those without a problem."""
+        """Return the outputs without a problem."""
         if not isinstance(written, dict):
             self.findings.problem(OUTPUTS, "expected a mapping from each output's name to its fields")
             return ()
@@ -111,21 +115,21 @@ class OutputReader:
         kind = self._kind(entry, path)
         if kind is None:
             return None
-        around = ReadContext(self.findings.source, is_typed=True, folder=self.folder)
-        read: ReadResult[OutputFields] = read_settings(kind.OutputSettings, entry, path, around)
-        self.findings.keep(read)
+        context = ReadContext(self.findings.source, is_typed=True, folder=self.folder)
+        read: ReadResult[OutputFields] = read_settings(kind.OutputSettings, entry, path, context)
+        self.findings.add_messages_of(read)
         for rule in kind.OutputSettings.rules:
-            self.findings.check(rule, read, read)
-        self.findings.resolve(read)
+            self.findings.check(rule, read, read)  # an output has no trigger
+        self.findings.add_settings_of(read)
         return None if read.broken else OutputSpec(name, kind.kind, read.values)
 
     def _kind(self, entry: object, path: Path) -> OutputKind | None:
-        """None, and a problem, where it names no kind of output."""
+        """Return the kind of an output; None, with a problem, where it names none."""
         written = entry.get("kind") if isinstance(entry, dict) else None
         try:
             named, _ = self.findings.source.expanded(written)
         except MissingVariableError:
-            named = None  # which reading says
+            named = None  # reading the mapping reports it
         name = named if isinstance(named, str) and named else DEFAULT_OUTPUT_KIND
         kinds = output_kinds(self.kinds)
         if (found := find_kind(name, kinds)) is None:

@@ -1,4 +1,4 @@
-"""The configuration reference, docs/reference/configuration.md, from the declarations."""
+"""Configuration reference, docs/reference/configuration.md, from the declarations."""
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ _COLUMNS = ("key", "type", "default", "rule", "effect")
 
 
 def configuration_reference(kinds: Mapping[str, TriggerKind]) -> str:
-    """Markdown: a table for each part of the file."""
+    """Return the page in Markdown: a table for each part of the file."""
     parts: list[tuple[str, type[Settings]]] = [
         ("The file", DocumentFields),
         ("`spec.spark`", SparkFields),
@@ -54,6 +54,7 @@ def configuration_reference(kinds: Mapping[str, TriggerKind]) -> str:
         names = " or ".join(f"`{name}`" for name in (name, *taker.aliases))
         parts.append((f"`spec.outputs.NAME`, kind {names}", without_annotations(taker.OutputSettings)))
     lines = [line for title, model in parts for line in _part(title, model)]
+    # Nuclio has several names for some kinds: those that an installed kind goes by are left out.
     others = ", ".join(f"`{kind}`" for kind in NUCLIO_KINDS if find_kind(kind, kinds) is None)
     lines += ["", "## Other kinds of triggers", "", f"Known and not built yet: {others}."]
     return _HEAD + "\n".join(lines) + "\n"
@@ -88,7 +89,7 @@ def _type(declared: DeclaredSetting) -> str:
     if declared.shape is ANYTHING:
         return "list" if declared.field.default == [] else "mapping"
     unit = declared.setting.unit
-    noun = declared.shape.noun.split(maxsplit=1)[1]
+    noun = declared.shape.noun.split(maxsplit=1)[1]  # without its article
     return f"{noun}, {unit}" if unit and noun == "int" else noun
 
 
@@ -115,6 +116,7 @@ def _rules(declared: DeclaredSetting) -> str:
 
 
 def _rule(model: type[Settings], about: str, check: Any) -> str:
+    # The docstring is written for this page: it goes on behind the name of the setting.
     keys = next(".".join(d.keys) for d in settings_of(model) if d.name == about)
     return f"- `{keys}`: {inspect.getdoc(check)}"
 

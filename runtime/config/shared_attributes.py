@@ -1,13 +1,13 @@
-"""`onFailure` of a Kafka trigger: what is to happen to a record whose handler failed."""
+"""Attributes that several kinds of triggers have: `onFailure` and `maxConcurrency`."""
 
-import re
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 from pydantic import AfterValidator
 
 from headrace.runtime.config.delivery_policy import FailurePolicy, Then
 from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.kafka.names import TOPIC_NAME
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule, Settings, setting
 from headrace.runtime.settings.types import CHOICE, Count, Seconds, Text
@@ -16,15 +16,7 @@ FAILED = (
     "What happens to a record whose handler raised, answered with a status of 500 or above, ran past"
     " eventTimeout, or died with its worker."
 )
-
-
-"""The effect of the section, in the words of the reference."""
-
-
-TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
-
-
-"""Kafka's own rule."""
+"""Effect of the section `onFailure`, in the words of the reference."""
 
 
 def _checked_topic(name: str) -> str:
@@ -35,7 +27,7 @@ def _checked_topic(name: str) -> str:
 
 
 class OnFailureSettings(Settings):
-    """`onFailure`."""
+    """Settings of `onFailure`: what is to happen to a record whose handler failed."""
 
     max_attempts: Annotated[Count, Ge(0)] = setting(
         "maxAttempts",
@@ -72,7 +64,7 @@ class OnFailureSettings(Settings):
 
     @property
     def policy(self) -> FailurePolicy:
-        """What the runtime goes by."""
+        """The policy that the dispatcher goes by."""
         return FailurePolicy(
             max_attempts=self.max_attempts,
             backoff_seconds=self.backoff_seconds,
@@ -85,14 +77,8 @@ class OnFailureSettings(Settings):
 MaxConcurrency = Annotated[Count, Ge(1), Le(1000)]
 
 
-class Concurrent(Protocol):
-    """Settings of such a kind."""
-
-    max_concurrency: int
-
-
 def max_concurrency() -> Any:
-    """The setting."""
+    """Declare `maxConcurrency`, for kinds of triggers whose events may overlap in a worker."""
     return setting(
         "maxConcurrency",
         1,
@@ -102,8 +88,9 @@ def max_concurrency() -> Any:
     )
 
 
-def _not_with_batches(settings: Concurrent, trigger: TriggerFields) -> str:
+def _not_with_batches(settings: Any, trigger: TriggerFields) -> str:
     """is not built for batches."""
+    # A handler gets its batch at once, and may go through it concurrently itself.
     is_given = settings.max_concurrency > 1 and trigger.batch.mode == "enable"
     return (
         f"above 1 with batches {NOT_BUILT}; a handler may go through its batch at once itself"
@@ -112,7 +99,7 @@ def _not_with_batches(settings: Concurrent, trigger: TriggerFields) -> str:
     )
 
 
-def _not_with_shared_workers(settings: Concurrent, trigger: TriggerFields) -> str:
+def _not_with_shared_workers(settings: Any, trigger: TriggerFields) -> str:
     """is not built for triggers that share their workers."""
     is_given = settings.max_concurrency > 1 and trigger.worker_allocator_name
     return f"above 1 with workerAllocatorName {NOT_BUILT}; remove one of the two" if is_given else ""

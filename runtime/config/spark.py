@@ -16,6 +16,7 @@ from headrace.runtime.settings.written_values import MissingVariableError
 from headrace.runtime.settings.yaml_source import Path
 
 _SPARK: Path = ("spec", "spark")
+# Masters that Spark knows: threads here, its own cluster, Kubernetes, YARN.
 _MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(,\d+)?\])?|spark://[^/\s]+:\d+|k8s://\S+|yarn")
 _PACKAGE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 _CONF_SCHEMA = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -44,7 +45,7 @@ def _coordinates(packages: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class SparkFields(Settings):
-    """`spec.spark`. Present and empty is enough."""
+    """Fields of `spec.spark`. Present and empty is enough."""
 
     master: Annotated[Text, AfterValidator(_a_master)] = setting(
         "master",
@@ -98,16 +99,18 @@ class SparkSpec:
 
 
 def read_spark(written: object, environment: Mapping[str, str], findings: Findings) -> SparkSpec:
-    """What stands at spec.spark. Defaults where a problem is added. conf and remote may hold secrets."""
+    """Read the mapping at spec.spark: defaults where a problem is added. conf and remote may hold secrets."""
     is_remote = isinstance(written, dict) and bool(written.get("remote"))
-    around = ReadContext(findings.source, environment=environment if is_remote else {})
-    read = read_settings(SparkFields, written, _SPARK, around)
-    findings.keep(read)
-    findings.resolve(read)
+    # Only a remote server asks for a token: the variable means nothing to one of our own.
+    context = ReadContext(findings.source, environment=environment if is_remote else {})
+    read = read_settings(SparkFields, written, _SPARK, context)
+    findings.add_messages_of(read)
+    findings.add_settings_of(read)
     fields = read.values
     for path, message in (*_conf_faults(fields.conf, remote=is_remote), *_remote_faults(fields)):
         findings.problem((*_SPARK, *path), message)
     conf = _expanded(fields.conf, findings) if isinstance(fields.conf, dict) else {}
+    # Any key of Spark may hold a password, and nobody can list which.
     places = ((*_SPARK, "conf", key) for key in conf)
     findings.settings.extend(hidden_setting(at, at, findings.source) for at in places)
     return SparkSpec(fields.remote, fields.token, fields.master, conf, fields.packages)
@@ -131,7 +134,7 @@ def _conf_faults(conf: object, *, remote: bool) -> Iterator[tuple[Path, str]]:
         at: Path = ("conf", key)
         if not key.startswith("spark."):
             yield at, "is no key of Spark; they begin with spark."
-        elif key in _OURS and not remote:
+        elif key in _OURS and not remote:  # a remote server decides itself what a session may set
             yield at, f"is not for you to set: {_OURS[key]}"
         elif not isinstance(value, str):
             yield at, "expected a string; write numbers and true in quotes"
@@ -139,7 +142,7 @@ def _conf_faults(conf: object, *, remote: bool) -> Iterator[tuple[Path, str]]:
 
 def _remote_faults(fields: SparkFields) -> Iterator[tuple[Path, str]]:
     if not fields.remote:
-        if fields.token:
+        if fields.token:  # a server of ours makes its own token at each start
             yield ("token",), "is for a remote server; write remote too, or remove it"
         return
     for key in ("master", "packages"):
@@ -155,13 +158,14 @@ def _url_fault(url: str) -> str:
         is_whole = parts.scheme == "sc" and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port that is none
         is_whole = False
+    # sc://host:port/;key=value;key=value is Spark's own form.
     path, *params = urlsplit(url).path.split(";") if is_whole else [""]
     if not is_whole or path not in {"", "/"} or parts.query or parts.fragment or parts.username:
         return "is no address of a Spark Connect server; expected sc://host:15002"
     if not all(re.fullmatch(r"[^=]+=[^=]*", param) for param in filter(None, params)):
         return "has a parameter that is not key=value; expected sc://host:15002/;key=value"
     names = {param.partition("=")[0] for param in params}
-    if "token" in names:
+    if "token" in names:  # an address is shown in messages and logs
         return "holds a token; write that as spec.spark.token, which is never shown"
     if "session_id" in names:
         return "names a session; every worker gets its own, remove session_id"

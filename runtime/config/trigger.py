@@ -1,4 +1,4 @@
-"""One entry of `spec.triggers`: its common fields, its kind's settings, and the rules between."""
+"""Entries of `spec.triggers`: their common fields, their kind's settings, and the rules between."""
 
 import os
 import pathlib
@@ -26,11 +26,11 @@ DEFAULT = "default-http"
 
 @dataclass(frozen=True, slots=True)
 class TriggerSpec:
-    """One enabled trigger. `kind` is the canonical name, `settings` the kind's own model.
+    """An enabled trigger. `kind` is the canonical name, `settings` the kind's own model.
 
-    `origins` says, by dotted Python name, which settings are no defaults: "attribute", "annotation",
-    "command line", or "fallback" (taken from the trigger's own fields, as brokers from url).
-    `fields` is what stands beside the attributes, validated; some of it in other words below.
+    `origins` says, by dotted Python name, which settings are no defaults: "attribute", "annotation", "command
+    line", or "fallback" (taken from the trigger's own fields, as brokers from url). `fields` is what stands
+    beside the attributes, validated.
     """
 
     name: str
@@ -41,16 +41,16 @@ class TriggerSpec:
     replica_count: int = 1
     """How many replicas share its source, by the file and the command line, where its kind goes by that."""
     replica_index: int | None = None
-    """Which of the replicas on this machine runs it, from 0; None where there is only one."""
+    """Number of the replica on this machine that runs it, from 0; None where there is only one."""
 
     @property
     def is_stream(self) -> bool:
-        """It reads partitions."""
+        """Whether it reads partitions."""
         return self.kind not in NO_STREAMS
 
     @property
     def num_workers(self) -> int:
-        """Worker processes."""
+        """How many worker processes it has."""
         return self.fields.worker_count
 
     @property
@@ -60,7 +60,7 @@ class TriggerSpec:
 
     @property
     def explicit_ack_mode(self) -> str:
-        """explicitAckMode."""
+        """`explicitAckMode`, as the file spells it."""
         return self.fields.explicit_ack_mode
 
 
@@ -69,7 +69,10 @@ def _belong_to(model: type[Settings], where: str) -> dict[str, str]:
 
 
 def _variables_of(model: type[Settings]) -> dict[str, str]:
-    """Those that stand in for its settings; what an option may say too is among what a command says."""
+    """Return the environment's variables that stand in for settings of the model, by name.
+
+    A setting that has an option too is left out: the command has read its variable.
+    """
     named = [declared.setting for declared in fields_of(model)]
     return {
         it.environment: os.environ[it.environment]
@@ -80,32 +83,33 @@ def _variables_of(model: type[Settings]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class CommandSettings:
-    """What a command says of functions beside their files.
+    """Settings that a command's options give instead of the functions' files.
 
-    `instead` is what its options say, by their names. `only_kind`: triggers of other kinds are left out.
+    `option_values` are their values, by the option. `only_kind`: triggers of other kinds are left out.
     """
 
-    instead: Mapping[str, OverrideValue] = field(default_factory=dict)
+    option_values: Mapping[str, OverrideValue] = field(default_factory=dict)
     only_kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerReader:
-    """What triggers are read with. The findings are the caller's; reading adds to them."""
+    """Reads `spec.triggers`. The findings are the caller's; reading adds to them."""
 
     findings: Findings
     folder: pathlib.Path
     annotations: Mapping[str, str]
     kinds: Mapping[str, TriggerKind]
-    beside: CommandSettings
+    command: CommandSettings
 
     def read_all(self, written: object, *, has_default: bool) -> tuple[TriggerSpec, ...]:
-        """Every enabled trigger without a problem. A file without an enabled one is a problem.
+        """Return every enabled trigger without a problem. A file without an enabled one is a problem.
 
-        With `has_default`, one that has none at all gets an http trigger, as in Nuclio.
+        With `has_default`, a file without any trigger gets an http trigger, as in Nuclio.
         """
         if isinstance(written, dict) and has_default and self._has_none(written):
             self.findings.notice(TRIGGERS, "there are none, so the function gets one of kind http")
+            # --set may give attributes of it: triggers.default-http.attributes.port, say.
             written = {DEFAULT: {"kind": "http", **written.get(DEFAULT, {})}}
         if not isinstance(written, dict):
             self.findings.problem(TRIGGERS, "expected a mapping from each trigger's name to its fields")
@@ -117,20 +121,21 @@ class TriggerReader:
             if name not in refused and not self._is_left_out(name, entry)
         }
         enabled = {name: read for name, read in fields.items() if not read.values.disabled}
-        if not enabled and not refused:
+        if not enabled and not refused:  # a refused name is problem enough
             self.findings.problem(TRIGGERS, "no trigger is enabled; the function would never get an event")
         self._check_shared_workers(enabled)
+        # All of them, also after a problem: a file's mistakes are found at once.
         specs = [self._spec(name, read) for name, read in enabled.items()]
         return tuple(spec for spec in specs if spec is not None)
 
     def _has_none(self, written: Mapping[str, Any]) -> bool:
-        """The file; `--set` may say more of the one that it gets then."""
+        """Whether the file has no trigger; `--set` may say more of the default one that it gets then."""
         in_file = any((*TRIGGERS, name) in self.findings.source.lines for name in written)
-        is_built = "http" in self.kinds and not self.beside.only_kind
+        is_built = "http" in self.kinds and not self.command.only_kind
         return not in_file and written.keys() <= {DEFAULT} and is_built
 
     def _is_refused(self, name: str, entry: object, written: Mapping[str, object]) -> bool:
-        """Whether `--set` names a trigger that isn't there, and doesn't make one."""
+        """Whether `--set` names a trigger that isn't in the file, and doesn't make a whole one."""
         source = self.findings.source
         is_of_file = (*TRIGGERS, name) in source.lines or not source.is_overridden((*TRIGGERS, name))
         if is_of_file or (isinstance(entry, dict) and "kind" in entry):
@@ -142,24 +147,25 @@ class TriggerReader:
 
     def _is_left_out(self, name: str, entry: object) -> bool:
         written = entry.get("kind") if isinstance(entry, dict) else None
-        if not self.beside.only_kind or not isinstance(written, str):
+        if not self.command.only_kind or not isinstance(written, str):
             return False
         kind = find_kind(written, self.kinds)
-        is_other = kind.kind != self.beside.only_kind if kind else written in NUCLIO_KINDS
+        is_other = kind.kind != self.command.only_kind if kind else written in NUCLIO_KINDS
         if is_other:
             path = (*TRIGGERS, name, "kind")
-            self.findings.notice(path, f"the trigger is left out: only {self.beside.only_kind} is asked for")
+            self.findings.notice(path, f"the trigger is left out: only {self.command.only_kind} is asked for")
         return is_other
 
     def _fields(self, name: str, entry: object) -> ReadResult[TriggerFields]:
         path = (*TRIGGERS, name)
         written = entry.get("kind") if isinstance(entry, dict) else None
         kind = find_kind(written, self.kinds) if isinstance(written, str) else None
+        # A key that belongs one level deeper gets a message that says so.
         elsewhere = _belong_to(kind.Settings, f"it is an attribute of {kind.kind}") if kind else {}
-        around = ReadContext(self.findings.source, self.annotations, elsewhere=elsewhere)
-        read = read_settings(trigger_fields([kind] if kind else []), entry, path, around)
-        self.findings.keep(read)
-        if read.values.disabled:
+        context = ReadContext(self.findings.source, self.annotations, elsewhere=elsewhere)
+        read = read_settings(trigger_fields([kind] if kind else []), entry, path, context)
+        self.findings.add_messages_of(read)
+        if read.values.disabled:  # its rules and attributes are checked once it is enabled again
             self.findings.notice((*path, "disabled"), "the trigger is disabled and left out")
             return read
         if read.values.name not in ("", name):
@@ -171,7 +177,7 @@ class TriggerReader:
     def _without_idle(
         self, read: ReadResult[TriggerFields], idle: Mapping[str, str]
     ) -> ReadResult[TriggerFields]:
-        """As if the file did not have the fields that mean nothing to the kind. It says so of each."""
+        """Drop fields that mean nothing to the kind, with a notice for each."""
         given = idle.keys() & read.values.model_fields_set
         for name in sorted(given):
             self.findings.notice(read.paths[name], idle[name])
@@ -181,9 +187,10 @@ class TriggerReader:
     def _check_shared_workers(self, enabled: Mapping[str, ReadResult[TriggerFields]]) -> None:
         sharers: dict[str, list[tuple[str, TriggerFields]]] = {}
         for name, read in enabled.items():
+            # Each is compared with all before it: any two of them have to fit.
             if shared := read.values.worker_allocator_name:
                 before = sharers.setdefault(shared, [])
-                faults = (sharing_fault(other, theirs, read.values) for other, theirs in before)
+                faults = (sharing_fault(other, other_fields, read.values) for other, other_fields in before)
                 if fault := next(filter(None, faults), None):
                     self.findings.problem(read.paths["worker_allocator_name"], fault)
                 before.append((name, read.values))
@@ -194,18 +201,19 @@ class TriggerReader:
             self._read_as_likely_kind(common)
             return None
         written, path = common.values.attributes, common.paths["attributes"]
-        own: ReadResult[Settings] = read_settings(kind.Settings, written, path, self._around(kind, common))
-        self.findings.keep(own)
+        own: ReadResult[Settings] = read_settings(kind.Settings, written, path, self._context(kind, common))
+        self.findings.add_messages_of(own)
         for rule in kind.Settings.rules:
             self.findings.check(rule, own, common)
+        # --resolved shows the number that runs: maxWorkers may stand in for numWorkers.
         workers = common.values.model_copy(update={"num_workers": common.values.worker_count})
-        self.findings.resolve(replace(common, values=workers))
-        self.findings.resolve(own)
+        self.findings.add_settings_of(replace(common, values=workers))
+        self.findings.add_settings_of(own)
         is_whole = not common.broken and not own.broken
         return TriggerSpec(name, kind.kind, common.values, own.values, own.origins) if is_whole else None
 
     def _read_as_likely_kind(self, common: ReadResult[TriggerFields]) -> None:
-        """For its problems only, where the file doesn't say which kind it is, or not rightly."""
+        """Read attributes for their problems alone, where the file doesn't rightly say which kind it is."""
         written, path = common.values.attributes, common.paths["attributes"]
         if not isinstance(written, dict) or getattr(common.values, "kind", "") in NUCLIO_KINDS:
             return
@@ -214,22 +222,22 @@ class TriggerReader:
             kind.kind: len(keys & {declared.setting.key.lower() for declared in fields_of(kind.Settings)})
             for kind in self.kinds.values()
         }
-        likely = max(known, key=known.__getitem__, default="")
+        likely = max(known, key=known.__getitem__, default="")  # the kind that has most of the keys
         if likely and known[likely]:
-            around = self._around(self.kinds[likely], common)
+            context = self._context(self.kinds[likely], common)
             self.findings.problems.extend(
-                read_settings(self.kinds[likely].Settings, written, path, around).problems
+                read_settings(self.kinds[likely].Settings, written, path, context).problems
             )
 
-    def _around(self, kind: TriggerKind, common: ReadResult[TriggerFields]) -> ReadContext:
+    def _context(self, kind: TriggerKind, common: ReadResult[TriggerFields]) -> ReadContext:
         return ReadContext(
             self.findings.source,
             self.annotations,
             environment=_variables_of(kind.Settings),
-            instead=self.beside.instead,
+            option_values=self.command.option_values,
             elsewhere=_belong_to(TriggerFields, "it is a field of the trigger, beside attributes"),
             fallbacks=kind.Settings.fallbacks(common.values),
-            is_case_folded=True,
+            is_case_folded=True,  # of attributes alone, as in Nuclio
             is_typed=True,
             folder=self.folder,
         )

@@ -1,4 +1,4 @@
-"""The fields that every trigger has, whatever its kind: what stands beside `attributes`."""
+"""Fields that every trigger has, whatever its kind: what stands beside `attributes`."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
@@ -88,7 +88,7 @@ _BATCH_READS = ("batch.mode", "batch.batch_size", "batch.timeout_seconds")
 
 
 class TriggerFields(Settings):
-    """One entry of `spec.triggers`. `attributes` is left to the kind's own Settings."""
+    """Fields of an entry of `spec.triggers`. `attributes` is left to the kind's own Settings."""
 
     kind: Text = setting("kind", required="say what the events come from", effect="The source.")
     name: Text = setting(
@@ -173,9 +173,10 @@ class TriggerFields(Settings):
 
     @property
     def delivery(self) -> DeliveryPolicy:
-        """What they say of it, whatever the kind."""
+        """Return the policy that these fields make, whatever the kind."""
         ack_mode, batch = AckMode(self.explicit_ack_mode), self.batch
         late_acks = self.wait_explicit_ack_during_rebalance_timeout_seconds
+        # A wait for late acks makes sense only where handlers ack by themselves.
         return DeliveryPolicy(
             ack_mode=ack_mode,
             late_ack_seconds=late_acks if ack_mode.is_explicit else 0.0,
@@ -189,16 +190,17 @@ class TriggerFields(Settings):
         return self.num_workers if is_given else (self.max_workers or 1)
 
 
-def sharing_fault(other: str, theirs: TriggerFields, own: TriggerFields) -> str:
+def sharing_fault(other: str, other_fields: TriggerFields, own: TriggerFields) -> str:
     """Why a trigger can't share workers with another one, which is called `other`; empty where it can."""
-    both = (theirs, own)
+    both = (other_fields, own)
     if not {fields.kind for fields in both} & {*NO_STREAMS}:
         return f"sharing workers with trigger {other!r}, another stream, {NOT_BUILT}; remove it"
     if any(fields.batch.mode == "enable" for fields in both):
         return f"sharing workers with trigger {other!r}, where one has batches, {NOT_BUILT}; remove it"
-    if theirs.worker_count != own.worker_count:
-        counts = f"{own.worker_count} here, {theirs.worker_count} there"
+    if other_fields.worker_count != own.worker_count:
+        counts = f"{own.worker_count} here, {other_fields.worker_count} there"
         return f"is that of {other!r}, so numWorkers must be the same: {counts}"
-    if theirs.worker_termination_timeout_seconds != own.worker_termination_timeout_seconds:
+    # The workers are stopped once, for all that share them.
+    if other_fields.worker_termination_timeout_seconds != own.worker_termination_timeout_seconds:
         return f"is that of {other!r}, so workerTerminationTimeout must be the same"
     return ""

@@ -1,4 +1,4 @@
-"""The trigger kinds of this installation, found through entry points: runtime imports no trigger."""
+"""Trigger kinds of this installation, found through entry points: runtime imports no trigger."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.settings.checks import NOT_BUILT, nearest
+from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Settings, with_annotations
+from headrace.runtime.settings.names import nearest
 
 GROUP = "headrace.triggers"
 NUCLIO_KINDS = (
@@ -37,7 +38,7 @@ class ContractError(HeadraceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerKind:
-    """What an entry point of the group names: all that function.yaml may say of a kind.
+    """Declaration of a kind of trigger, which an entry point names: what function.yaml may say of one.
 
     Its module imports no client: whoever validates a file waits for that.
     """
@@ -49,7 +50,7 @@ class TriggerKind:
     Settings: type[Settings]
     """The declarations of `attributes`, with the rules between them (`Settings.rules`)."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """This kind's annotations for fields that all triggers have: key after `nuclio.io/` by field."""
+    """Annotations of this kind for fields that all triggers have: key after `nuclio.io/` by field."""
     trigger: str
     """`module:class`, a triggers.base.Trigger, which is imported where one is to run."""
 
@@ -58,10 +59,11 @@ Kind = TypeVar("Kind", bound=TriggerKind)
 
 
 def installed_kinds() -> dict[str, TriggerKind]:
-    """Every installed kind by its canonical name.
+    """Return every installed kind by its canonical name.
 
     Raises ContractError, and what the import of a broken declaration raises.
     """
+    # Headrace's own kinds are entry points like those of other distributions: there is no list of them.
     return by_kind(map(_declared, entry_points(group=GROUP)))
 
 
@@ -75,12 +77,12 @@ def _declared(point: EntryPoint) -> TriggerKind:
 
 
 def by_kind(kinds: Iterable[TriggerKind]) -> dict[str, TriggerKind]:
-    """The kinds by canonical name."""
+    """Return the kinds by canonical name."""
     return {kind.kind: kind for kind in kinds}
 
 
 def trigger_fields(kinds: Iterable[TriggerKind]) -> type[TriggerFields]:
-    """The fields that every trigger has, with these kinds' annotations for them."""
+    """Return the model of the fields that every trigger has, with these kinds' annotations for them."""
     annotations = {name: key for kind in kinds for name, key in kind.annotations.items()}
     return _trigger_fields(tuple(annotations.items()))
 
@@ -91,24 +93,26 @@ def _trigger_fields(annotations: tuple[tuple[str, str], ...]) -> type[TriggerFie
 
 
 def annotated_models(kinds: Iterable[TriggerKind]) -> list[type[Settings]]:
-    """All whose settings `metadata.annotations` may give: what every trigger has, and the kinds' own."""
+    """Return all models whose settings may be annotations: every trigger's fields, and the kinds' own."""
     kinds = list(kinds)
     return [trigger_fields(kinds), *(kind.Settings for kind in kinds)]
 
 
 def find_kind(written: str, kinds: Mapping[str, Kind]) -> Kind | None:
-    """The kind that a file names by its canonical name or an alias, if it is installed."""
+    """Return the kind that a file names by its canonical name or an alias, if it is installed."""
     found = (kind for kind in kinds.values() if written in (kind.kind, *kind.aliases))
     return next(found, None)
 
 
 def why_not_found(written: str, kinds: Mapping[str, TriggerKind], trigger: str = "") -> str:
-    """One line about a kind that find_kind doesn't know, of the trigger that has it."""
+    """Return one line about a kind that find_kind doesn't know, of the trigger that names it."""
     if written in NUCLIO_KINDS and not trigger:
         return f"{written!r} {NOT_BUILT}"
+    # A file of Nuclio's with such a trigger can run here without it: say how.
     if written in NUCLIO_KINDS:
         advice = f"leave the trigger out with --set triggers.{trigger}.disabled=true or --only-kafka"
         return f"{written!r} {NOT_BUILT}; {advice}, or write disabled: true in it"
     names = [name for kind in kinds.values() for name in (kind.kind, *kind.aliases)]
+    # Known names that aren't built count too: a typing error in one is no reason to suggest another kind.
     near = nearest(written, [*names, *NUCLIO_KINDS])
     return f"{written!r} is no trigger kind; the nearest known kind is {near}"

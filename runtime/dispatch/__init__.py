@@ -1,1 +1,1 @@
-"""Which records go to which worker, and what their outcomes mean."""
+"""A trigger's dispatcher: hands records to workers, and decides what their outcomes mean."""

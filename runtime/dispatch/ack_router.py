@@ -1,66 +1,40 @@
 """Explicit acks: from any worker of a function to whichever of its triggers has the partition."""
 
 import logging
-from collections.abc import Iterable
-from typing import Protocol
 
+from headrace.runtime.dispatch.partition_acks import PartitionAcks
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import Ack, FrameKind, Nack
+from headrace.runtime.wire.framing import FrameKind, json_frame
+from headrace.runtime.wire.outcomes import Ack, Nack
 
 logger = logging.getLogger(__name__)
 
 
-class AckTarget(Protocol):
-    """One trigger."""
-
-    @property
-    def takes_acks(self) -> bool:
-        """Its explicitAckMode isn't disable."""
-
-    @property
-    def owned(self) -> Iterable[PartitionKey]:
-        """What this replica has now, by this trigger."""
-
-    def log_of(self, key: PartitionKey) -> str:
-        """The stamp of its log; empty where that isn't known yet."""
-
-    def has_had(self, key: PartitionKey) -> bool:
-        """Whether it has the partition, or had it before."""
-
-    def take(self, said: Ack | Nack) -> bool:
-        """Whether it has the partition, and so has decided on it."""
-
-    def send_to_workers(self, frame: bytes) -> None:
-        """To all that are there."""
-
-    def sync_workers(self) -> None:
-        """Take in what its own workers have said and acked by now."""
-
-
 class AckRouter:
-    """One per function and replica. Workers know what it knows, one frame later."""
+    """Routes acks to the triggers of one function on this replica. Workers know its state one frame later."""
 
     def __init__(self) -> None:
-        self._targets: list[AckTarget] = []
+        self._targets: list[PartitionAcks] = []
 
-    def add(self, target: AckTarget) -> None:
-        """Before the function runs."""
+    def add(self, target: PartitionAcks) -> None:
+        """Add a trigger. Before the function runs."""
         self._targets.append(target)
 
     @property
     def takes_acks(self) -> bool:
-        """Whether any trigger does."""
+        """Whether any of the triggers does."""
         return any(target.takes_acks for target in self._targets)
 
-    def route(self, said: Ack | Nack, sender: AckTarget | None = None) -> None:
-        """To the triggers that have the partition: what `sender`'s own workers say to it, where it is its.
+    def route(self, said: Ack | Nack, sender: PartitionAcks) -> None:
+        """Hand what one of `sender`'s workers says to `sender`, or to all that may have the partition.
 
         Groups share a topic without sharing their progress: what one of them has handled, another may not
-        have begun. If none has it, the record is delivered where it is now.
+        have begun. So what `sender` has, or had, is its own. If nobody has the partition, the ack is refused,
+        and the record is delivered where the partition is now.
         """
-        is_senders = sender is not None and sender.has_had(PartitionKey(said.topic, said.partition))
-        targets = [sender] if sender is not None and is_senders else self._targets
+        # Also what it had: an ack that crosses a revoke must not reach another group.
+        is_senders = sender.has_had(PartitionKey(said.topic, said.partition))
+        targets = [sender] if is_senders else self._targets
         taken = [target.take(said) for target in targets if target.takes_acks]
         if not any(taken):
             logger.warning(
@@ -73,14 +47,15 @@ class AckRouter:
             )
 
     def sync(self) -> None:
-        """Take in what all workers have acked by now: any of them may have, for any trigger."""
+        """Take in what all workers have acked by now: any of them may have acked for any trigger."""
         for target in self._targets:
             target.sync_workers()
 
-    def owned_frame(self, sender: AckTarget) -> bytes:
-        """Which partitions a worker of `sender` may ack here, as `route` has it, and of which logs.
+    def owned_frame(self, sender: PartitionAcks) -> bytes:
+        """Return the frame that says which partitions, of which logs, a worker of `sender` may ack here.
 
-        Where triggers know it differently (one is behind, or reads another cluster) the worker can't tell.
+        As `route` has it. Where triggers know a log differently (one is behind, or reads another cluster) the
+        worker can't tell which is meant, so its stamp is left empty.
         """
         by_topic: dict[str, dict[int, str]] = {}
         for target in self._targets:
@@ -88,10 +63,10 @@ class AckRouter:
                 if target is sender or not sender.has_had(key):
                     logs, log = by_topic.setdefault(key.topic, {}), target.log_of(key)
                     logs[key.partition] = log if logs.get(key.partition, log) == log else ""
-        return wire.json_frame(FrameKind.OWNED, by_topic)
+        return json_frame(FrameKind.OWNED, by_topic)
 
     def on_changed(self) -> None:
-        """An assignment has begun or ended."""
+        """Tell all workers what is owned now: an assignment has begun or ended."""
         if self.takes_acks:
             for target in self._targets:
                 target.send_to_workers(self.owned_frame(target))

@@ -1,188 +1,143 @@
-"""Which worker gets the next run of which lane. They choose; the dispatcher acts."""
+"""Allocators: they choose which lane a worker gets next. The dispatcher acts."""
 
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 
 
-class Allocator(Protocol):
-    """Called by the dispatcher on its event loop; never blocks. Only its own queues are its state."""
+class PoolAllocator:
+    """`workerAllocationMode: pool`: any worker gets any lane, first come, first served.
 
-    is_shared: bool
-    """Whether all workers get what waits, and none of it is one's own."""
+    Called by the dispatcher on its event loop; never blocks. The queue has each lane once.
+    """
 
-    @property
-    def waited_seconds(self) -> float:
-        """How long that had been offered which `take` has given last."""
-
-    def place(self, keys: Collection[PartitionKey]) -> None:
-        """What this replica has changed: these are all the partitions of the trigger that are here now."""
-
-    def offer(self, lane: Lane) -> bool:
-        """It has records to hand out and none in flight; whether it wasn't offered already."""
-
-    def take(self, worker_index: int) -> Lane | None:
-        """The deliverable lane that has waited longest among those that this worker may get."""
-
-    def put_back(self, worker_index: int, lanes: Sequence[Lane]) -> None:
-        """What `take` has just given, in its order: before all others."""
-
-    def prune(self, worker_index: int) -> list[Lane]:
-        """Forget what this worker can't be given now: it comes back by `offer`, at the end.
-
-        What is left, all that it can be given, in the order of `take`; it stays.
-        """
-
-    def worker_of(self, key: PartitionKey) -> int | None:
-        """The one worker that gets this partition's records, None where any may."""
-
-
-class LaneQueue:
-    """Lanes in the order in which they were offered, each once."""
+    is_shared = True
+    """Whether a lane that waits may go to any worker."""
 
     def __init__(self) -> None:
         self._lanes: deque[Lane] = deque()
-        self._ids: dict[int, float] = {}  # since when it is there
+        self._offered_at: dict[int, float] = {}  # by lane id; what is queued, and nothing else
         self.waited_seconds = 0.0
-        """What `take` has given last."""
+        """How long the lane that `take` returned last had been in the queue."""
+
+    def place(self, keys: Collection[PartitionKey]) -> None:
+        """Do nothing: which partitions are on this replica decides nothing here."""
+
+    def worker_of(self, key: PartitionKey) -> int | None:
+        """Return the index of the one worker that gets this partition's records; None: any may."""
+        return None
 
     def offer(self, lane: Lane) -> bool:
-        """To the end, unless it is there."""
-        if lane.id in self._ids:
+        """Queue a lane that waits, with none in flight; return False where it is queued already."""
+        if lane.id in self._offered_at:
             return False
-        self._ids[lane.id] = time.monotonic()
+        self._offered_at[lane.id] = time.monotonic()
         self._lanes.append(lane)
         return True
 
-    def take(self) -> Lane | None:
-        """The first that may still be handed out; those before it leave the queue."""
+    def take(self, worker_index: int) -> Lane | None:
+        """Remove and return the deliverable lane that has waited longest and may go to this worker."""
         while self._lanes:
             lane = self._lanes.popleft()
-            since = self._ids.pop(lane.id)
+            since = self._offered_at.pop(lane.id)
+            # A lane that is revoked, or goes to a worker in another way, stays queued: it is skipped here.
             if _is_waiting(lane):
                 self.waited_seconds = time.monotonic() - since
                 return lane
         return None
 
-    def put_back(self, lanes: Sequence[Lane]) -> None:
-        """To the beginning, in this order."""
+    def put_back(self, worker_index: int, lanes: Sequence[Lane]) -> None:
+        """Return lanes that `take` has just given, in the same order, to the front of the queue."""
         self._lanes.extendleft(reversed(lanes))
-        self._ids |= dict.fromkeys((lane.id for lane in lanes), time.monotonic())
+        self._offered_at |= dict.fromkeys((lane.id for lane in lanes), time.monotonic())
 
-    def waiting(self) -> list[Lane]:
-        """What `take` would give one by one."""
-        return [lane for lane in self._lanes if _is_waiting(lane)]
+    def prune(self, worker_index: int) -> list[Lane]:
+        """Drop what can't be handed out to this worker now; return what is left, in the order of `take`.
 
-    def prune(self) -> list[Lane]:
-        """Forget those that can't be handed out now; the others."""
-        left = self.waiting()
+        A dropped lane comes back by `offer`, at the end of the queue.
+        """
+        left = [lane for lane in self._lanes if _is_waiting(lane)]
         self._lanes = deque(left)
-        self._ids = {lane.id: self._ids[lane.id] for lane in left}
+        self._offered_at = {lane.id: self._offered_at[lane.id] for lane in left}
         return left
 
 
-def _is_waiting(lane: Lane) -> bool:
-    return not lane.in_flight_count and lane.is_deliverable
-
-
-class PoolAllocator:
-    """Any worker, first come, first served."""
-
-    is_shared = True
-
-    def __init__(self) -> None:
-        self._queue = LaneQueue()
-
-    @property
-    def waited_seconds(self) -> float:
-        """In the one queue."""
-        return self._queue.waited_seconds
-
-    def place(self, keys: Collection[PartitionKey]) -> None:
-        """Nothing is decided beforehand."""
-
-    def offer(self, lane: Lane) -> bool:
-        """To the end of the one queue."""
-        return self._queue.offer(lane)
-
-    def take(self, worker_index: int) -> Lane | None:
-        """The head of the one queue."""
-        return self._queue.take()
-
-    def put_back(self, worker_index: int, lanes: Sequence[Lane]) -> None:
-        """To the head of the one queue."""
-        self._queue.put_back(lanes)
-
-    def prune(self, worker_index: int) -> list[Lane]:
-        """The one queue."""
-        return self._queue.prune()
-
-    def worker_of(self, key: PartitionKey) -> int | None:
-        """Any."""
-        return None
-
-
 class StaticAllocator:
-    """Contiguous ranges: 20 partitions on 5 workers are 0-3, 4-7, 8-11, 12-15, 16-19.
+    """`workerAllocationMode: static`: a partition is one worker's, which has a queue of its own.
 
-    A lane without a partition of its own goes to the first worker.
+    Workers get contiguous ranges: 20 partitions on 5 workers are 0-3, 4-7, 8-11, 12-15, 16-19. A lane without
+    a partition goes to the first worker.
     """
 
     is_shared = False
 
     def __init__(self, worker_count: int) -> None:
-        self._queues = [LaneQueue() for _ in range(worker_count)]
+        self._queues = [PoolAllocator() for _ in range(worker_count)]
         self._worker_of: dict[PartitionKey, int] = {}
-        self._last = self._queues[0]
+        self._last_taken = self._queues[0]
 
     @property
     def waited_seconds(self) -> float:
-        """In the queue that was asked last."""
-        return self._last.waited_seconds
+        """How long the lane that `take` returned last had been in its queue."""
+        return self._last_taken.waited_seconds
 
     def place(self, keys: Collection[PartitionKey]) -> None:
-        """Ranges over all in order, whose sizes differ by at most one, where none was here before.
+        """Spread `keys`, all partitions of the trigger on this replica, over the workers.
 
-        What was keeps its worker, and so does what waits: the others go to those that have fewest.
+        Where none was here before, in contiguous ranges whose sizes differ by at most one. Otherwise those
+        that stay keep their workers, and new ones go to the workers that have fewest.
         """
         stay = {key: worker for key, worker in self._worker_of.items() if key in keys}
         self._worker_of = stay or contiguous_ranges(keys, len(self._queues))
-        loads = [0] * len(self._queues)
+        loads = [0] * len(self._queues)  # partitions of each worker
         for worker in self._worker_of.values():
             loads[worker] += 1
         for key in sorted(set(keys) - self._worker_of.keys()):
             self._worker_of[key] = worker = loads.index(min(loads))
             loads[worker] += 1
 
+    def worker_of(self, key: PartitionKey) -> int | None:
+        """Return the index of the worker that gets this partition's records; None before `place` knows it."""
+        return self._worker_of.get(key)
+
     def offer(self, lane: Lane) -> bool:
-        """To the end of its worker's queue."""
+        """Queue a lane for its worker; return False where it is queued already."""
         return self._queues[self._worker_of.get(lane.key, 0)].offer(lane)
 
     def take(self, worker_index: int) -> Lane | None:
-        """The head of this worker's queue."""
-        self._last = self._queues[worker_index]
-        return self._last.take()
+        """Remove and return the deliverable lane that has waited longest in this worker's queue."""
+        self._last_taken = self._queues[worker_index]
+        return self._last_taken.take(worker_index)
 
     def put_back(self, worker_index: int, lanes: Sequence[Lane]) -> None:
-        """To the head of this worker's queue."""
-        self._queues[worker_index].put_back(lanes)
+        """Return lanes that `take` has just given, in the same order, to the front of this worker's queue."""
+        self._queues[worker_index].put_back(worker_index, lanes)
 
     def prune(self, worker_index: int) -> list[Lane]:
-        """This worker's queue."""
-        return self._queues[worker_index].prune()
+        """Drop from this worker's queue what can't be handed out now; return what is left, in order."""
+        return self._queues[worker_index].prune(worker_index)
 
-    def worker_of(self, key: PartitionKey) -> int | None:
-        """Decided by what this replica has."""
-        return self._worker_of.get(key)
+
+Allocator: TypeAlias = PoolAllocator | StaticAllocator
+
+
+def allocator_of(policy: DeliveryPolicy, worker_count: int) -> Allocator:
+    """Build the allocator that `workerAllocationMode` names."""
+    return StaticAllocator(worker_count) if policy.worker_allocation_mode == "static" else PoolAllocator()
 
 
 def contiguous_ranges(keys: Iterable[PartitionKey], worker_count: int) -> dict[PartitionKey, int]:
-    """Worker index by key. The first workers get the larger ranges."""
+    """Assign sorted keys to worker indexes in ranges; the first workers get the larger ones."""
     ordered = sorted(keys)
     size, larger = divmod(len(ordered), worker_count)
     workers = [worker for worker in range(worker_count) for _ in range(size + (worker < larger))]
     return dict(zip(ordered, workers, strict=True))
+
+
+def _is_waiting(lane: Lane) -> bool:
+    return not lane.in_flight_count and lane.is_deliverable

@@ -1,4 +1,4 @@
-"""What becomes of a lane whose record failed: wait and try again, or what `onFailure.then` says."""
+"""Failed records: their lane waits and tries again, or ends them as `onFailure.then` says."""
 
 import asyncio
 import logging
@@ -23,25 +23,28 @@ _RETRY_SECONDS = 1.0
 
 
 class FailureHandler:
-    """One task per lane that waits for something; `resume` is called when it may be handed out again.
+    """Decides what follows a failure. Each lane that waits for something has one task.
 
-    A task owns its lane's state until that is changed from outside: then it ends without a trace.
+    A task owns its lane's state until that is changed from outside (a revoke, an operator, an ack of the
+    record): then the task is cancelled, and leaves nothing behind.
     """
 
-    def __init__(self, shared: DispatcherState, resume: Callable[[Lane], None]) -> None:
-        self._shared = shared
-        self._policy = shared.policy.failure
-        self._metrics = shared.metrics
+    def __init__(self, state: DispatcherState, resume: Callable[[Lane], None]) -> None:
+        """`resume` is called with a lane that may be handed out again."""
+        self._state = state
+        self._policy = state.policy.failure
+        self._metrics = state.metrics
         self._resume = resume
         self._tasks: dict[PartitionLane, asyncio.Task[None]] = {}
 
     def begin(self, partition: AssignedPartition) -> None:
-        """Its assignment does. What has had all its attempts and was halted gets one more, alone.
+        """Judge the records that had failed under the partition's last owner, as its assignment begins.
 
-        Else it ends without one: it would have ended under its last owner. But not what failed in a batch, or
-        in a range: which of them is bad isn't known.
+        What has spent its attempts gets one more, alone, where `then` is halt. Otherwise it ends without one,
+        as it would have under its last owner. Except what failed in a batch or a range: which record of it is
+        bad isn't known.
         """
-        is_alone = self._shared.policy.batch is None
+        is_alone = self._state.policy.batch is None
 
         def judge(offset: int, failed: FailedRecord) -> None:
             if self._policy.is_spent(failed.failures):
@@ -51,9 +54,11 @@ class FailureHandler:
         partition.failed.judge_all(judge)
 
     def after_failure(self, partition: AssignedPartition, lane: PartitionLane) -> None:
-        """What failed is back, and nothing of its lane is in flight."""
+        """Decide on what failed: it is back, and nothing of its lane is in flight."""
         waiting: list[FailedRecord] = []
-        self._stop(lane)  # a record before the one that was waited for may have failed after all
+        # A record before the one that was waited for may have failed after all, by a message that couldn't be
+        # written: that one is decided on first.
+        self._stop(lane)
         lane.is_undecided = False
         for offset in lane.failed_now:
             if (record := partition.failed.of(offset)) is None:
@@ -71,7 +76,10 @@ class FailureHandler:
             self._go_on(lane)
 
     def judge(self, record: FailedRecord) -> bool:
-        """Whether it has spent its attempts: then it goes with fewer others, or not at all."""
+        """Mark a record that has spent its attempts to go with fewer others, or never; return whether it has.
+
+        Half as many each time: so the one bad record of a batch is found, and fails by itself.
+        """
         is_spent = self._policy.is_spent(record.failures)
         if is_spent:
             record.batch_limit = max(record.among // 2, 1)
@@ -79,15 +87,15 @@ class FailureHandler:
         return is_spent
 
     def act(self, action: Literal["retry", "skip"], partition: AssignedPartition) -> str:
-        """By an operator's hand, on a partition that is stuck; what was done."""
+        """Retry or skip, for an operator, the record at which a partition is stuck; return what was done."""
         offset, is_retry, lane = stuck_at(partition), action == "retry", stuck_lane(partition)
         if lane is None:
-            feed = self._shared.feed
+            feed = self._state.feed
             (feed.retry_unreadable if is_retry else feed.skip_unreadable)(partition)
             return f"{partition}: offset {offset} is {'fetched once more' if is_retry else 'skipped'}"
         if is_retry and partition.failed.is_refused(offset):
             failed = partition.failed[offset]
-            failed.is_refused = not failed.failures  # else it was delivered before
+            failed.is_refused = not failed.failures  # too large or unreadable: that does not change
             self.retry(lane)
             if failed.is_refused:
                 return f"{partition}: offset {offset} is not delivered: {failed.reason}"
@@ -99,31 +107,34 @@ class FailureHandler:
         return f"{partition}: offset {offset} is {'delivered once more' if is_retry else 'skipped'}"
 
     def refuse(self, partition: AssignedPartition, lane: PartitionLane) -> None:
-        """The next record to hand out must not be delivered."""
+        """End the lane's next record, which must not be delivered, as `onFailure` says."""
         record = lane.buffer.head
         assert record is not None
         lane.failed_now = [record.offset]
         self._end(partition, lane, record, partition.failed[record.offset])
 
     def retry(self, lane: PartitionLane) -> None:
-        """One more delivery, now."""
+        """Deliver the record that the lane waits with once more, now."""
         self._metrics.retries.inc()
         self._stop(lane)
         self._go_on(lane)
 
     def forget(self, partition: AssignedPartition) -> None:
-        """It is revoked. A dead letter on its way is waited for: the next owner would double it."""
+        """End the waits of a partition that is revoked.
+
+        But for a dead letter on its way, for which the revoke waits: the next owner would write it again.
+        """
         for lane in list(self._tasks):
-            if lane.whole is partition.lane and lane.id not in self._shared.writes:
+            if lane.whole is partition.lane and lane.id not in self._state.dead_letter_writes:
                 self._stop(lane)
 
     async def stop(self) -> None:
-        """Idempotent."""
+        """End all waits. Idempotent."""
         await end_tasks(self._tasks.values())
 
     async def persist(self, partition: AssignedPartition) -> None:
-        """Return once its attempts are safe, or its next owner reads them."""
-        while not await self._shared.feed.commit([partition]):
+        """Return once the partition's attempts are committed, or it is revoked: that commits them too."""
+        while not await self._state.feed.commit([partition]):
             if partition.lane.state is PartitionState.REVOKED:
                 return
             await asyncio.sleep(_RETRY_SECONDS)
@@ -160,7 +171,7 @@ class FailureHandler:
                 self._start(lane, self.persist(partition))
 
     def _skip(self, partition: AssignedPartition, lane: PartitionLane) -> None:
-        """Settle the record at which it is stuck."""
+        """Settle the record at which the lane is stuck."""
         record = lane.ending
         assert record is not None, "it is stuck at one"
         self._stop(lane)
@@ -184,7 +195,7 @@ class FailureHandler:
             extra=_about(lane, record, failed),
         )
         self._metrics.history.note("halted", f"{partition} at offset {record.offset}{attempts}")
-        self._shared.feed.on_room(partition)  # there is none
+        self._state.feed.on_room(partition)  # it is fetched no more
 
     async def _write_dead_letter(
         self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord, failed: FailedRecord
@@ -199,7 +210,7 @@ class FailureHandler:
                     return
                 tries += 1
                 await asyncio.sleep(self._policy.wait_seconds(tries) or _RETRY_SECONDS)
-        except UndecodableError:  # nothing of it can be copied
+        except UndecodableError:  # its bytes can't be read at all, so there is nothing to copy
             if lane.state is PartitionState.REVOKED:
                 return
             if lane.is_undecided:
@@ -213,8 +224,11 @@ class FailureHandler:
     async def _is_written(
         self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord, failed: FailedRecord
     ) -> bool:
-        """It counts as in flight until it has ended, and then what it settles is settled at once."""
-        writes = self._shared.writes
+        """Write a dead letter as a task of its own, which counts as in flight until it has ended.
+
+        A revoke waits for it, and may cancel it. What it settles is settled before anything else runs.
+        """
+        writes = self._state.dead_letter_writes
         work = self._is_dead_letter_written(partition, lane, record, failed)
         write = writes[lane.id] = asyncio.create_task(work, name=f"a dead letter of {partition}")
         try:
@@ -222,7 +236,7 @@ class FailureHandler:
         finally:
             if writes.get(lane.id) is write:  # else it was given up, and another one has begun
                 del writes[lane.id]
-            self._shared.news.set()
+            self._state.changed.set()
 
     async def _is_dead_letter_written(
         self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord, failed: FailedRecord
@@ -230,7 +244,7 @@ class FailureHandler:
         topic = self._policy.dead_letter_topic
         about = _about(lane, record, failed)
         try:
-            is_written = await self._shared.feed.write_dead_letter(
+            is_written = await self._state.feed.write_dead_letter(
                 partition, record, failed.reason, failed.failures
             )
         except UndecodableError:
@@ -261,14 +275,14 @@ class FailureHandler:
         return True
 
     def _settle_failed(self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord) -> None:
-        """It must not be delivered, and has met its end."""
+        """Settle a record that is delivered no more, and let its lane go on."""
         partition.on_acked(record.offset, record.offset + 1)
         self._go_on(lane)
 
     def _go_on(self, lane: PartitionLane) -> None:
         if lane.state is PartitionState.REVOKED:
             return
-        if lane.is_undecided and (partition := self._shared.partition_of(lane)) is not None:
+        if lane.is_undecided and (partition := self._state.partition_of(lane)) is not None:
             lane.become(PartitionState.RETURNING)
             self.after_failure(partition, lane)
         else:
@@ -291,6 +305,6 @@ class FailureHandler:
 
 
 def _about(lane: PartitionLane, record: WireRecord, failed: FailedRecord) -> dict[str, Any]:
-    """A record that must not be delivered, as fields of a log line."""
+    """Return the fields of a log line about a record that is delivered no more."""
     about = {**lane.key._asdict(), "offset": record.offset, "attempt": failed.failures}
     return log_extra(failed.reason, is_known=True, **about)

@@ -1,4 +1,4 @@
-"""Between a trigger and its dispatcher: what each asks of the other, on the processor's event loop."""
+"""The contract between a trigger and its dispatcher: all calls are made on the processor's event loop."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -6,160 +6,138 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from headrace.runtime.config.delivery_policy import DeliveryPolicy
-from headrace.runtime.partitions.flow_control import is_out_of_order
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, DeliveryReport
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.produce import Message
+from headrace.runtime.wire.produce import DeliveryCallback, DeliveryReport, Message
 from headrace.runtime.wire.records import WireRecord
 
 NOWHERE = "its trigger has no brokers: name one of the function's outputs"
 
 
-class Feed(Protocol):
-    """What a dispatcher asks of who feeds it partitions: kept by a trigger."""
+class Feed:
+    """The source of a dispatcher's partitions: a trigger derives from it. No method may block.
+
+    What a trigger doesn't say is as for a source that keeps no offsets: all is safe, nothing comes again.
+    """
 
     def on_room(self, partition: AssignedPartition) -> None:
-        """How much of it may be fetched has changed."""
+        """Fetch more of the partition, or less: `partition.to_fetch`, the number of records, has changed."""
 
     def end_of(self, partition: AssignedPartition) -> int:
-        """The partition's end as far as it is known: no record at or above it was ever seen."""
+        """Return the partition's end as far as it is known: no record at or above it was ever seen."""
+        return partition.ledger.position
 
     def limit_of(self, partition: AssignedPartition) -> str:
-        """What keeps more of it from being handed out before some is settled; empty where nothing does."""
+        """Return the setting that keeps more of it from being handed out before some is settled; else ''."""
+        return "capacity" if partition.waits_for_acks or partition.is_out_of_order else ""
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
-        """Commit their state now; whether what has to survive us is safe. Bounded in time, doesn't raise."""
+        """Commit the state of these now; return whether all that has to survive this process is safe.
+
+        Bounded in time. Doesn't raise.
+        """
+        return True
 
     async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
-        """Return once it is safe, False where there is no record to write.
+        """Write a dead letter: return once it is safe, False where there is no record to write.
 
-        Raises Exception where it isn't safe.
+        `attempts`: how many deliveries have failed. Raises Exception where it isn't safe.
         """
+        return True
 
     def produce(self, message: Message, done: DeliveryCallback) -> None:
-        """Have it written, and `done` called, later, when it is or can't be for good.
+        """Start to write a message. `done` is called later, when it is written or can't be for good.
 
-        Before that it may be called, more than once, to say that it `waits`: nothing can be written there.
+        Before that it may be called, also more than once, with `not_yet_written`: it waits to be written.
         """
+        asyncio.get_running_loop().call_soon(done, DeliveryReport(failure=NOWHERE))
 
     def refetch(self, partition: AssignedPartition, offset: int) -> bool:
-        """Let the next records that are added be those from `offset` on, which were added before.
+        """Add the records from `offset` on next, which were added before; return whether that can be.
 
-        Whether that can be, at once. Where it can't, they stay open until the next assignment.
+        Where it can't, they stay open until the next assignment.
         """
+        return False
 
     def retry_unreadable(self, partition: AssignedPartition) -> None:
         """Fetch the record once more that can't be read, at which the partition is cut off."""
 
     def skip_unreadable(self, partition: AssignedPartition) -> None:
-        """Go on after that record."""
+        """Go on after the record that can't be read, at which the partition is cut off."""
 
 
 class Output(Protocol):
-    """Where messages go that name it: an entry of spec.outputs, for all triggers of its function."""
+    """An entry of spec.outputs: all triggers of a function write the messages to it that name it."""
 
     def produce(self, message: Message, done: DeliveryCallback) -> None:
-        """As Feed says. Connects when there is something to write; what is away is waited for, visibly."""
+        """Start to write a message, and call `done` as Feed.produce does.
+
+        Connects when there is something to write. A target that is away is waited for, visibly.
+        """
 
     def problems(self) -> list[str]:
-        """Why nothing can be written now, one line each, as far as it has been tried."""
+        """Return why nothing can be written now, one line each, as far as that has been tried."""
 
     async def close(self) -> None:
-        """Nobody waits for anything any more. Idempotent, done within seconds."""
-
-
-class NoFeed:
-    """Keeps Feed where there is nothing behind a dispatcher: nothing survives, all goes well."""
-
-    def on_room(self, partition: AssignedPartition) -> None:
-        """Nobody fetches."""
-
-    def end_of(self, partition: AssignedPartition) -> int:
-        """What was added."""
-        return partition.ledger.position
-
-    def limit_of(self, partition: AssignedPartition) -> str:
-        """Its only one."""
-        return "capacity" if partition.waits_for_acks or is_out_of_order(partition) else ""
-
-    async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
-        """At once."""
-        return True
-
-    async def write_dead_letter(
-        self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
-    ) -> bool:
-        """Nowhere."""
-        return True
-
-    def produce(self, message: Message, done: DeliveryCallback) -> None:
-        """There is nobody to send it to."""
-        asyncio.get_running_loop().call_soon(done, DeliveryReport(failure=NOWHERE))
-
-    def refetch(self, partition: AssignedPartition, offset: int) -> bool:
-        """From nowhere."""
-        return False
-
-    def retry_unreadable(self, partition: AssignedPartition) -> None:
-        """Nothing is unreadable."""
-
-    def skip_unreadable(self, partition: AssignedPartition) -> None:
-        """Nothing is."""
+        """Disconnect: nobody waits for messages any more. Idempotent, done within seconds."""
 
 
 class Dispatch(Protocol):
-    """What a trigger asks of its dispatcher. Nothing here blocks; coroutines say how long they take.
+    """The runtime's side of a trigger: delivers its partitions. No method blocks.
 
-    Partitions come and go: `on_assigned` (they are ours), `begin` (their start is known), `revoke` (nothing
-    of them is in flight any more), `on_revoked` (acks for them are refused). Each names only those that move.
-    Lanes without a partition are handed in by `submit`.
+    A partition's calls come in this order: `on_assigned` (the group has given it), `begin` (its start is
+    known), `revoke` (nothing of it is in flight any more), `on_revoked` (acks for it are refused). Each call
+    names only the partitions that move. Lanes without a partition are handed in by `submit`.
     """
 
     @property
     def policy(self) -> DeliveryPolicy:
-        """What the trigger's `delivery` has made of its settings, with the function's limits."""
+        """The trigger's settings as its `delivery` has made a policy of them, with the function's limits."""
 
     @property
     def lease(self) -> Lease:
-        """While it is over, nothing is handed out. The trigger begins, renews and lifts it, or leaves it."""
+        """The lease: the trigger begins, renews and lifts it, if it has one. Once over, nothing goes out."""
 
     @property
     def partitions(self) -> Mapping[int, AssignedPartition]:
-        """Those that began and were not revoked, by the id of their lane."""
+        """The partitions that began and were not revoked, by the id of their lane."""
 
     @property
     def worker_count(self) -> int:
-        """Processes that run handlers, of which some may be starting."""
+        """The number of processes that run handlers, of which some may be starting."""
 
     @property
     def seats(self) -> int:
-        """How many records may be in handlers at once: of a worker that is starting, one."""
+        """The number of records that may be in handlers at once: of a worker that is starting, one."""
 
     def worker_of(self, key: PartitionKey) -> int | None:
-        """The one worker that gets this partition's records, None where any may."""
+        """Return the index of the one worker that gets this partition's records; None where any may."""
 
     def connect(self, feed: Feed) -> None:
-        """Whom to ask about partitions: once, before the first one."""
+        """Ask `feed` about partitions. Called once, before the first one."""
 
     def on_assigned(self, keys: Iterable[PartitionKey]) -> None:
-        """These are ours now: acks for them are taken, and wait until they begin."""
+        """Take acks for these from now on; they wait until the partitions begin."""
 
     def begin(self, partitions: Sequence[AssignedPartition]) -> None:
         """Deliver these, besides those that are here: their start is known."""
 
     def restart(self, partition: AssignedPartition) -> None:
-        """A new object for a partition that was revoked alone; it keeps its place."""
+        """Deliver a new object for a partition that was revoked alone; it keeps its worker."""
 
-    def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
-        """Records were fetched. `dispatch` follows once all partitions of a fetch are added."""
+    def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> int:
+        """Add records that were fetched. `dispatch` follows once all partitions of a fetch are added.
+
+        Returns about how many bytes each of them takes that waits now, 0 where none does: all were acked
+        before.
+        """
 
     def extend(self, partition: AssignedPartition, end: int) -> None:
-        """The log of a partition whose records aren't fetched ends at `end` now. `dispatch` follows."""
+        """Add the offsets up to `end`, of a partition whose records aren't fetched. `dispatch` follows."""
 
     def submit(self, lane: Lane) -> None:
         """Hand out the records of a lane that has no partition, and is never refused. `dispatch` follows.
@@ -168,13 +146,16 @@ class Dispatch(Protocol):
         """
 
     def forget(self, lane: Lane) -> None:
-        """Nothing of it is in flight, and nothing of it comes again: workers needn't know it any more."""
+        """Have workers forget a lane of which nothing is in flight, and nothing comes again."""
 
     def take_reply(self, lane: Lane, byte_count: int) -> None:
-        """So many bytes of its answer's parts were taken in all, or wire.reply.NOBODY takes more."""
+        """Tell the lane's worker how many bytes of its answer's parts were taken in all.
+
+        wire.reply.NOBODY: no more are taken.
+        """
 
     def recall(self, lane: Lane, *, cancels: bool = False) -> None:
-        """What hasn't started of it comes back; what runs goes on, unless `cancels` and it lets itself be."""
+        """Have back what hasn't started of a lane; with `cancels`, also cancel what runs, if it can be."""
 
     def dispatch(self) -> None:
         """Give every worker that has room its next records."""
@@ -182,16 +163,20 @@ class Dispatch(Protocol):
     async def revoke(
         self, partitions: Collection[AssignedPartition], wait_seconds: float, late_ack_seconds: float = 0
     ) -> None:
-        """Take these away for good; done when nothing of them is in flight, in both times and a moment."""
+        """Take these away for good. Returns when nothing of them is in flight, in both times and a moment.
+
+        Handlers get `wait_seconds`, then their workers are killed; acks for what was handled are waited for
+        for `late_ack_seconds` more.
+        """
 
     def hurry(self, wait_seconds: float, late_ack_seconds: float) -> AbstractContextManager[None]:
-        """Within it, what revokes wait for gets no more than this from now, whatever they were to give it."""
+        """Give revokes under way, within this context, no more than so much time from now."""
 
     def on_revoked(self, keys: Iterable[PartitionKey] | None) -> None:
-        """These, or all, are no longer ours: acks for them are refused."""
+        """Refuse acks for these, or for all (None), until they are assigned again."""
 
     def cut_off(self, partition: AssignedPartition, why: str) -> None:
-        """What follows in it can't be fetched; what was fetched is handed out."""
+        """Halt a partition behind what was fetched, which is handed out: what follows can't be fetched."""
 
     def sync_progress(self) -> None:
         """Settle what workers have finished or acked but not reported yet: before a commit."""

@@ -1,4 +1,4 @@
-"""The commits that tell of batches before these go, full ones ahead of their turn."""
+"""Commits the plan of each batch before it is handed out; full batches are planned ahead."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -13,7 +13,7 @@ RETRY_SECONDS = 0.5
 
 
 class PlanCommitter:
-    """One commit ahead at a time, for all partitions in which full batches wait that none has told of."""
+    """Makes one commit ahead at a time, for all full batches that no commit tells of yet."""
 
     def __init__(
         self,
@@ -22,36 +22,37 @@ class PlanCommitter:
         commit: Commit,
         go_on: Callable[[AssignedPartition], None],
     ) -> None:
-        """`partitions` by lane. `go_on` is told whose batches may go now, or be planned again."""
+        """`partitions` by lane id. `go_on` is called with each whose batches may go, or be planned again."""
         self._partitions = partitions
         self._size = size
         self._commit = commit
         self._go_on = go_on
         self._ahead: asyncio.Task[None] | None = None
-        self._told: set[int] = set()  # lanes of which that commit tells
-        self._held: dict[int, asyncio.Task[None]] = {}  # by lane: its commit was refused just now
+        self._in_commit: set[int] = set()  # lane ids of what that commit tells of
+        self._refused: dict[int, asyncio.Task[None]] = {}  # by lane id: its commit was refused just now
 
-    def extend(self, partition: AssignedPartition) -> bool:
-        """Plan what is full in it; whether a commit ahead tells of what waits there, or is to in a moment."""
+    def plan_ahead(self, partition: AssignedPartition) -> bool:
+        """Plan a partition's full batches; return whether a commit ahead tells of them, or is about to."""
         lane_id = partition.lane.id
-        return lane_id in self._told or lane_id in self._held or extend_plan(partition, self._size)
+        return lane_id in self._in_commit or lane_id in self._refused or extend_plan(partition, self._size)
 
-    def tell(self) -> None:
-        """Plan what is full, in all partitions, and commit that.
+    def commit_ahead(self) -> None:
+        """Plan the full batches of all partitions, and commit these plans.
 
-        Not while a commit ahead is under way: its end asks for the next one.
+        Does nothing while a commit ahead is under way: its end has more handed out, and planned.
         """
         if self._ahead is not None:
             return
-        free = [it for it in self._partitions.values() if it.lane.id not in self._held]
+        free = [it for it in self._partitions.values() if it.lane.id not in self._refused]
         if full := [it for it in free if extend_plan(it, self._size)]:
-            self._told = {it.lane.id for it in full}
+            self._in_commit = {it.lane.id for it in full}
             self._ahead = start_task(self._commit_ahead(full), "the plans of full batches")
 
     async def commit(self, planned: Collection[AssignedPartition]) -> Collection[AssignedPartition]:
-        """Those whose plans are safe by one commit. One that is refused must not hold up the others.
+        """Commit the plans; return those that are safe then. One that is refused must not hold up the others.
 
-        Where it is one of several it waits for a moment, of which `extend` knows.
+        So several that are refused together are tried one by one, and one that is refused by itself waits for
+        a moment before it is planned again.
         """
         if await self._is_safe(planned):
             return planned
@@ -59,17 +60,18 @@ class PlanCommitter:
             return []
         safe = [it for it in planned if await self._is_safe([it])]
         for partition in set(planned).difference(safe) if safe else ():
-            self._held[partition.lane.id] = start_task(self._hold(partition), f"the next plan of {partition}")
+            self._refused[partition.lane.id] = start_task(
+                self._plan_again(partition), f"the next plan of {partition}"
+            )
         return safe
 
     async def stop(self) -> None:
-        """No more commits."""
-        await end_tasks([*filter(None, [self._ahead]), *self._held.values()])
+        """Commit no more. Idempotent."""
+        await end_tasks([*filter(None, [self._ahead]), *self._refused.values()])
 
     async def _is_safe(self, planned: Collection[AssignedPartition]) -> bool:
-        here = [
-            it for it in planned if it.lane.state is not PartitionState.REVOKED
-        ]  # by now others may have it
+        # What was revoked meanwhile may be another replica's by now.
+        here = [it for it in planned if it.lane.state is not PartitionState.REVOKED]
         told = [(partition.plan, partition.plan.told()) for partition in here]
         is_safe = await self._commit(here)
         if is_safe:
@@ -83,24 +85,24 @@ class PlanCommitter:
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._ahead = None
-            self._told.clear()
+            self._in_commit.clear()
         for partition in full:
             self._go_on(partition)
 
-    async def _hold(self, partition: AssignedPartition) -> None:
+    async def _plan_again(self, partition: AssignedPartition) -> None:
         await asyncio.sleep(RETRY_SECONDS)
-        del self._held[partition.lane.id]
+        del self._refused[partition.lane.id]
         if partition.lane.state is PartitionState.PLANNING:
             partition.lane.become(PartitionState.ACTIVE)
         self._go_on(partition)
 
 
 def extend_plan(partition: AssignedPartition, size: int) -> bool:
-    """Plan the full batches that wait; whether a commit has to tell of any before they go.
+    """Plan the full batches that wait; return whether a commit has to tell of any before they go.
 
     What failed may have to go in smaller ones, and what names a Spark session is planned one by one.
     """
-    lane, plan = partition.lane, partition.plan.plan
+    lane, plan = partition.lane, partition.plan.planned
     is_short = lane.state is not PartitionState.ACTIVE or lane.buffer.count < size
     if is_short or (plan is not None and plan.session):
         return False
@@ -111,7 +113,7 @@ def extend_plan(partition: AssignedPartition, size: int) -> bool:
 
 
 def is_short_of_plans(partition: AssignedPartition, size: int) -> bool:
-    """Less than half of the full batches that wait are planned, of as many as a commit may tell of."""
-    plan = partition.plan.plan
+    """Whether less than half of the full batches that wait, and that a commit may tell of, are planned."""
+    plan = partition.plan.planned
     planned = 0 if plan is None else len(plan.behind)
     return 2 * planned < min(partition.lane.buffer.count // size, MOST_PLANNED)

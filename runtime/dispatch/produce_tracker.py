@@ -1,4 +1,7 @@
-"""Messages that handlers produce: no record is committed before all of its own are written."""
+"""Messages that handlers produce: no record is committed before all of its own are written.
+
+docs/design/produce.md says why it is done here and not in the workers.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,141 +12,160 @@ from headrace.runtime.dispatch.state import DispatcherState
 from headrace.runtime.partitions.keyed import KeyedLanes
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.offsets.awaiting_ack import NOBODY
-from headrace.runtime.partitions.offsets.pending_produces import (
-    DeliveryCallback,
-    DeliveryReport,
-    HandlerCall,
-    PendingRecord,
-    Unwritten,
-)
+from headrace.runtime.partitions.offsets.pending_produces import HandlerCall, PendingRecord
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.produce import WAITING, Message, ProduceRequest, Said, encode_produced, place_name
-from headrace.runtime.wire.records import ProtocolViolationError, WireRecord
+from headrace.runtime.wire.framing import ProtocolViolationError
+from headrace.runtime.wire.produce import (
+    WAITING,
+    DeliveryCallback,
+    DeliveryReport,
+    Message,
+    ProduceRequest,
+    RawProduceResult,
+    encode_produced,
+    place_name,
+)
+from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.sender import FrameSender
 
-_MOST_OUTGOING_BYTES = _MOST_WAITING_BYTES = 16 << 20
+_MAX_OUTGOING_BYTES = _MAX_WAITING_BYTES = 16 << 20
 
 
 class ProduceTracker:
-    """Of one dispatcher. Sends them on, or keeps them for the commit of their record; failed ones fail it.
+    """Sends the messages of one dispatcher's handlers on, or keeps them for the commit of their record.
 
-    A record that goes well is settled as any other, and those behind it go on. It is only not committed.
+    A message that can't be written fails its record. A record that succeeds is settled as any other, and
+    those behind it go on: it is only held back from commits until its messages are written.
     """
 
-    def __init__(self, shared: DispatcherState, nacks: Redelivery, dispatch: Callable[[], None]) -> None:
-        self._shared = shared
-        self._nacks = nacks
+    def __init__(
+        self,
+        state: DispatcherState,
+        redelivery: Redelivery,
+        dispatch: Callable[[], None],
+        on_failed: Callable[[Lane, Sequence[WireRecord], str, int], None],
+    ) -> None:
+        """`on_failed` fails a record of a lane whose order is loose, as WorkerListener.on_failed does."""
+        self._state = state
+        self._redelivery = redelivery
         self._dispatch = dispatch
-        self._holds_up = False
-        self.on_failed: Callable[[Lane, Sequence[WireRecord], str, int], None]
-        """As RecordListener says, of a record that isn't handled in order. Its owner sets it."""
-        # What waits where nothing can be written, and counts no more to its worker's bound:
+        self._on_failed = on_failed
+        self._is_held_up = False
+        # Messages that wait where nothing can be written: sizes by sender and number. They count no more
+        # against the bound of their worker, or a handler would stand in `produce` until eventTimeout.
         self._waiting: dict[tuple[FrameSender, int], int] = {}
         self._waiting_bytes = 0
-        # For the end of this turn of the loop:
-        self._said: dict[FrameSender, list[Said]] = {}
+        # Collected for the end of this turn of the loop, when each worker is told in one frame:
+        self._reports: dict[FrameSender, list[RawProduceResult]] = {}
         self._written = self._not_written = 0
         self._is_turn_noted = False
 
-    def holds_up(self) -> bool:
-        """Whether too much waits for a commit: then nothing more is handed out, until it says so itself."""
-        if not self._shared.policy.exactly_once:
+    def is_held_up(self) -> bool:
+        """Whether too much waits for a commit to hand out more. `dispatch` is called once that is over.
+
+        Only with exactlyOnce. Hand-out pauses, not the handlers: only their return can settle what is kept.
+        """
+        if not self._state.policy.exactly_once:
             return False
-        held = (partition.held.outgoing_bytes for partition in self._shared.partitions.values())
-        self._holds_up = sum(held) > _MOST_OUTGOING_BYTES
-        return self._holds_up
+        held = (partition.pending.outgoing_bytes for partition in self._state.partitions.values())
+        self._is_held_up = sum(held) > _MAX_OUTGOING_BYTES
+        return self._is_held_up
 
     def take(self, worker: WorkerHandle, lane: Lane | None, said: ProduceRequest) -> None:
-        """One of the worker's handlers has produced it, for a record of `lane`; None where that is over.
+        """Send on, or keep, a message of one of the worker's handlers, for a record of `lane`.
 
-        Raises ProtocolViolationError for what it may not be sent to.
+        `lane` is None where it is over. Raises ProtocolViolationError for a topic that isn't in
+        spec.produceTopics: the worker refuses that first, but workers aren't trusted.
         """
-        partition = None if lane is None else self._shared.partition_of(lane)
-        message, topics = said.message, self._shared.policy.produce_topics
-        if (
-            topics is not None and (message.output, message.topic) not in topics
-        ):  # its worker would have known
+        partition = None if lane is None else self._state.partition_of(lane)
+        message, topics = said.message, self._state.policy.produce_topics
+        if topics is not None and (message.output, message.topic) not in topics:
             raise ProtocolViolationError(
                 f"it produces for {place_name(message)}, which spec.produceTopics doesn't have"
             )
         if lane is None or partition is None:
             call = HandlerCall()
         else:
-            call = self._call(worker, lane, partition, said.offset)
-        if self._shared.policy.exactly_once and partition and call.records and not message.output:
+            call = self._call_of(worker, lane, partition, said.offset)
+        if self._state.policy.exactly_once and partition and call.records and not message.output:
             call.keep(message, partial(self._on_committed, call))
-            partition.held.outgoing_bytes += message.size_bytes
-            self._tell(worker.outbox, said.number, DeliveryReport())  # it may produce more
+            partition.pending.outgoing_bytes += message.size_bytes
+            # At once, so that the worker's bound takes it as written and the handler may produce more.
+            self._report(worker.sender, said.number, DeliveryReport())
         else:
             call.open += 1
-            self._send(message, partial(self._on_done, call, worker.outbox, said.number))
+            self._send(message, partial(self._on_done, call, worker.sender, said.number))
 
     def on_returned(self, partition: AssignedPartition, firsts: Iterable[int]) -> None:
-        """These are to be handled again, and will produce again."""
+        """Void what these records have produced for a commit: they are handled again, and produce again."""
         for first in firsts:
-            if not partition.ledger.is_settled(first):  # else they were acked, and are over
-                partition.held.let_go(first)
+            if not partition.ledger.is_settled(first):  # what was acked meanwhile isn't handled again
+                partition.pending.let_go(first)
 
     # ---- inside
 
-    def _call(
+    def _call_of(
         self, worker: WorkerHandle, lane: Lane, partition: AssignedPartition, offset: int
     ) -> HandlerCall:
-        """That the record is in. What is settled already belongs to none: its commit may be on its way."""
+        """Return the call that the record at `offset` is in.
+
+        What is settled already is held by no call: its commit may be on its way.
+        """
         first = partition.acked_by(offset)
         if first is None:
             return HandlerCall()
-        may_be_of_batch = bool(worker.in_flight.batch) and first not in partition.unacked
+        may_be_of_batch = bool(worker.in_flight.batch) and first not in partition.awaiting_ack
         if partition.ledger.is_settled(first):  # by an ack: others of its batch may not be
             is_of_batch = may_be_of_batch and _find(worker, lane, offset) is not None
             return self._call_of_batch(worker) if is_of_batch else HandlerCall()
-        if (held := partition.held.get(first)) is not None:
+        if (held := partition.pending.get(first)) is not None:
             return held.call
         if may_be_of_batch:
             return self._call_of_batch(worker)
         call = HandlerCall()
-        record = _find(worker, lane, offset) if partition.is_loose else None
-        call.records = (_hold(partition, first, partition.unacked.end_of(first), call, record),)
+        record = _find(worker, lane, offset) if partition.lane.is_keyed else None
+        call.records = (_hold(partition, first, partition.awaiting_ack.end_of(first), call, record),)
         return call
 
     def _call_of_batch(self, worker: WorkerHandle) -> HandlerCall:
-        """All of it that isn't settled, held by one call."""
+        """Return the one call that holds all records of the worker's batch that aren't settled."""
         left = [it for it in self._batch(worker) if not it[0].ledger.is_settled(it[1])]
         for partition, first, _ in left:
-            if (held := partition.held.get(first)) is not None:
+            if (held := partition.pending.get(first)) is not None:
                 return held.call
         call = HandlerCall()
         call.records = [_hold(*it, call) for it in left]
         return call
 
     def _batch(self, worker: WorkerHandle) -> Iterator[tuple[AssignedPartition, int, int]]:
+        """Yield the records of the batch that the worker is in: partition, first offset and end."""
         running = worker.in_flight.batch
         for run in worker.in_flight.runs:
-            if run.batch == running and (partition := self._shared.partition_of(run.lane)):
+            if run.batch == running and (partition := self._state.partition_of(run.lane)):
                 for first, record in zip(run.lane.first_offsets(run.records), run.records, strict=True):
                     yield partition, first, record.offset + 1
 
     def _send(self, message: Message, done: DeliveryCallback) -> None:
-        """To the output that it names, which is never the trigger's own brokers."""
+        """Hand a message to the output that it names, or to the trigger's own brokers where it names none."""
         if not message.output:
-            self._shared.feed.produce(message, done)
-        elif (output := self._shared.outputs.get(message.output)) is not None:
+            self._state.feed.produce(message, done)
+        elif (output := self._state.outputs.get(message.output)) is not None:
             output.produce(message, done)
-        else:  # its worker would have known
+        else:  # the worker refuses that first
             failure = f"the function has no output {message.output}"
             asyncio.get_running_loop().call_soon(done, DeliveryReport(failure=failure))
 
     def _on_done(self, call: HandlerCall, outbox: FrameSender, number: int, written: DeliveryReport) -> None:
-        """It is written, or can't be; or it waits."""
+        """Take in that a message is written, can't be, or waits where nothing can be written."""
         if written.partition == WAITING:
             self._wait(call)
             self._take_over(outbox, number, written.offset)
             return
         if self._waiting and (size_bytes := self._waiting.pop((outbox, number), 0)):
             self._waiting_bytes -= size_bytes
-        self._tell(outbox, number, written)
+        self._report(outbox, number, written)
         self._count(written)
         call.open -= 1
         call.failure = call.failure or written.failure
@@ -151,13 +173,14 @@ class ProduceTracker:
             self._release(call)
 
     def _on_committed(self, call: HandlerCall, written: DeliveryReport) -> None:
-        """It is written with the commit of its record, or kept it from being written; or it waits."""
+        """Take in what became of a message that went with a commit: written, refused, or it waits."""
         if written.partition == WAITING:
             self._wait(call)
             return
         self._count(written)
         call.failure = call.failure or written.failure
-        if call.outgoing and not call.open:  # all of a call go together: the first one says it for all
+        # All messages of a call go together, so the first report speaks for all.
+        if call.outgoing and not call.open:
             self._release(call)
 
     def _count(self, written: DeliveryReport) -> None:
@@ -167,10 +190,10 @@ class ProduceTracker:
             self._written += 1
         self._note_turn()
 
-    def _tell(self, outbox: FrameSender, number: int, written: DeliveryReport) -> None:
-        """What became of it, at the end of this turn."""
-        if (said := self._said.get(outbox)) is None:
-            said = self._said[outbox] = []
+    def _report(self, outbox: FrameSender, number: int, written: DeliveryReport) -> None:
+        """Tell the worker what became of its message, at the end of this turn of the loop."""
+        if (said := self._reports.get(outbox)) is None:
+            said = self._reports[outbox] = []
         said.append((number, *written))
         self._note_turn()
 
@@ -180,96 +203,100 @@ class ProduceTracker:
             asyncio.get_running_loop().call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        """Counts, and tells each worker in one frame."""
+        """Count what this turn has reported, and tell each worker in one frame."""
         self._is_turn_noted = False
-        self._shared.metrics.produced.inc(self._written)
-        self._shared.metrics.not_produced.inc(self._not_written)
+        self._state.metrics.produced.inc(self._written)
+        self._state.metrics.not_produced.inc(self._not_written)
         self._written = self._not_written = 0
-        said, self._said = self._said, {}
+        said, self._reports = self._reports, {}
         for outbox, each in said.items():
             outbox.send_frame(encode_produced(each))
             outbox.flush()
 
     def _wait(self, call: HandlerCall) -> None:
-        """No record follows in its partitions: each would only wait for the same, or be stopped amid that."""
+        """Hand out no more of the call's partitions before its message is written.
+
+        Each record would only wait for the same, or be stopped by eventTimeout amid that.
+        """
         if call.waits:
             return
         call.waits = True
         for partition, first in call.records:
-            is_first = not partition.held.wait_count
-            partition.held.note_waits(first, call)
-            if is_first and not self._shared.policy.batch:
+            is_first = not partition.pending.wait_count
+            partition.pending.note_waits(first, call)
+            if is_first and not self._state.policy.batch:
                 for lane in partition.lane.parts:
                     if lane.in_flight_count and lane.worker_index is not None:
-                        self._shared.workers[lane.worker_index].recall(lane)
+                        self._state.workers[lane.worker_index].recall(lane)
 
     def _take_over(self, outbox: FrameSender, number: int, size_bytes: int) -> None:
-        """It counts no more to its worker's bound, as far as there is room: a handler would wait in vain."""
+        """Count a waiting message no more against its worker's bound, up to 16 MiB of them in all."""
         place = outbox, number
-        if place not in self._waiting and self._waiting_bytes + size_bytes <= _MOST_WAITING_BYTES:
+        if place not in self._waiting and self._waiting_bytes + size_bytes <= _MAX_WAITING_BYTES:
             self._waiting[place] = size_bytes
             self._waiting_bytes += size_bytes
-            self._tell(outbox, number, DeliveryReport(WAITING))
+            self._report(outbox, number, DeliveryReport(WAITING))
 
     def _release(self, call: HandlerCall) -> None:
-        """Nothing that it has produced is to be written any more."""
+        """Hold the call's records no more: all that it has produced is written, or it has failed."""
         for partition, first in call.records:
-            held = partition.held.get(first)
+            held = partition.pending.get(first)
             if held is None or held.call is not call:
-                continue  # it came again
+                continue  # the record was handed out again, and is held by that call now
+            # A partition that has left may still be about to make its last commit, which must not cover it.
             if call.failure and not self._is_here(partition):
-                continue  # it has left: its last commit may still be to come, and must not cover the record
-            partition.held.drop(first)
+                continue
+            partition.pending.drop(first)
             if call.failure:
                 self._fail(partition, first, held)
-        self._shared.news.set()
+        self._state.changed.set()
         if call.waits:
-            for partition in {partition for partition, _ in call.records if not partition.held.wait_count}:
-                self._shared.offer_again(partition.lane)
+            for partition in {partition for partition, _ in call.records if not partition.pending.wait_count}:
+                self._state.offer_again(partition.lane)
             asyncio.get_running_loop().call_soon(self._dispatch)
-        if self._holds_up and not self.holds_up():
+        if self._is_held_up and not self.is_held_up():
             asyncio.get_running_loop().call_soon(self._dispatch)
 
     def _is_here(self, partition: AssignedPartition) -> bool:
-        return self._shared.partitions.get(partition.lane.id) is partition
+        return self._state.partitions.get(partition.lane.id) is partition
 
     def _fail(self, partition: AssignedPartition, first: int, held: PendingRecord) -> None:
-        """A message of its last delivery can't be written: whatever has settled the record is void.
+        """Fail a record of which a message can't be written: whatever has settled it is void.
 
-        Of a batch any record may be to blame.
+        In a batch any record may have produced that message, so all of them share the blame.
         """
-        partition.unwritten[first] = Unwritten.WAITS
+        partition.pending.reject(first)
         is_settled, why = partition.ledger.is_settled(first), (held.call.failure, len(held.call.records))
         if is_settled:
             partition.take_back(first, held.end, held.failures)
-        if first in partition.unacked:
-            self._nacks.fail(partition, first, *why)
+        if first in partition.awaiting_ack:
+            self._redelivery.fail(partition, first, *why)
         elif self._is_in_flight(partition, held.end - 1):
-            partition.nacked[first] = why  # once its handler has returned
+            partition.nacked[first] = why  # it fails once its handler has returned
         elif partition.lane.state is PartitionState.REVOKED:
-            self._nacks.fail(partition, first, *why)  # its next owner tries it again
+            self._redelivery.fail(partition, first, *why)  # its next owner tries it again
         elif is_settled:
-            self._bring_again(partition, first, held)
+            self._redeliver_settled(partition, first, held)
 
     def _is_in_flight(self, partition: AssignedPartition, offset: int) -> bool:
-        return any(_find(worker, partition.lane, offset) for worker in self._shared.workers)
+        return any(_find(worker, partition.lane, offset) for worker in self._state.workers)
 
-    def _bring_again(self, partition: AssignedPartition, first: int, held: PendingRecord) -> None:
-        """It went well, has failed, and waits nowhere."""
+    def _redeliver_settled(self, partition: AssignedPartition, first: int, held: PendingRecord) -> None:
+        """Bring again a record that its handler's return had settled, so that it waits nowhere."""
         if held.record is not None and isinstance(partition.lane, KeyedLanes):
             part = partition.lane.lane_of(held.record)
             part.take_again(held.record)
-            self.on_failed(part, [held.record], held.call.failure, 1)
+            self._on_failed(part, [held.record], held.call.failure, 1)
         else:
             _wait_as_unacked(partition, first, held.end)
-            self._nacks.fail(partition, first, held.call.failure, len(held.call.records))
+            self._redelivery.fail(partition, first, held.call.failure, len(held.call.records))
 
 
 def _hold(
     partition: AssignedPartition, first: int, end: int, call: HandlerCall, record: WireRecord | None = None
 ) -> tuple[AssignedPartition, int]:
     failed = partition.failed.of(first) if partition.failed else None
-    partition.held[first] = PendingRecord(call, end, 0 if failed is None else failed.failures, record)
+    partition.pending[first] = PendingRecord(call, end, 0 if failed is None else failed.failures, record)
     return partition, first
 
 
@@ -279,7 +306,7 @@ def _find(worker: WorkerHandle, lane: Lane, offset: int) -> WireRecord | None:
 
 
 def _wait_as_unacked(partition: AssignedPartition, first: int, end: int) -> None:
-    """For an ack that nobody will say: it comes again by a fetch, with all that is open."""
-    partition.unacked.add([first], NOBODY)
+    """Have it wait for an ack that nobody will give: redelivery knows how to bring such a record again."""
+    partition.awaiting_ack.add([first], NOBODY)
     if partition.lane.buffer.holds_ranges:
-        partition.unacked.add_ends([(first, end)])
+        partition.awaiting_ack.add_ends([(first, end)])

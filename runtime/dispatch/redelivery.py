@@ -1,127 +1,102 @@
-"""Records that were handled and have failed all the same: by `explicit_nack`, or past `ackDeadline`."""
+"""Handled records that come again: they were nacked, not acked in time, or their worker has died.
+
+Also those of which a message that they have produced can't be written. docs/design/concurrency.md.
+"""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
-from headrace.runtime.config.delivery_policy import DeliveryPolicy
-from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
+from headrace.runtime.dispatch.failure_handler import FailureHandler
+from headrace.runtime.dispatch.state import DispatcherState
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.partitions.offsets.failed_records import FailedRecord
 from headrace.runtime.partitions.offsets.failure_text import in_one_line, log_extra
 from headrace.runtime.partitions.partition import AssignedPartition
+from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.tasks import end_tasks, start_task
-from headrace.runtime.wire.records import Nack
+from headrace.runtime.wire.outcomes import Nack
 
 logger = logging.getLogger(__name__)
 
-_MOST_LOOK_SECONDS = 1.0
-
-
-class Partitions(Protocol):
-    """What is shared with the rest of a dispatcher: `partitions` by lane."""
-
-    policy: DeliveryPolicy
-    metrics: TriggerMetrics
-    partitions: dict[int, AssignedPartition]
-
-
-class Decides(Protocol):
-    """What becomes of records that have failed."""
-
-    def judge(self, record: FailedRecord) -> bool:
-        """Whether it has spent its attempts; then it goes alone, or not at all."""
-
-    async def persist(self, partition: AssignedPartition) -> None:
-        """Return once its attempts are safe."""
-
-
-class _Failing:
-    """What of one partition is to come again: when, by its first offset, on the event loop's clock."""
-
-    def __init__(self) -> None:
-        self.due: dict[int, float] = {}
-        self.is_more = asyncio.Event()
-        self.task: asyncio.Task[None] | None = None
+_MAX_LOOK_SECONDS = 1.0
+# In other states a record that waits in the buffer, which redelivery drops, is being decided on.
+_MAY_BEGIN_ANEW = (PartitionState.ACTIVE, PartitionState.BACKOFF, PartitionState.PLANNING)
 
 
 class Redelivery:
-    """Of one trigger. What has failed waits its backoff, is fetched again, and ends as `onFailure` says.
+    """Brings handled records of one trigger back to their handlers, by a fetch of all that is open.
 
+    What has failed waits its backoff before that, and ends as `onFailure` says once its attempts are spent.
     The others of its partition go on meanwhile: whoever acks explicitly has no order to lose.
     """
 
-    def __init__(self, shared: Partitions, failures: Decides, resume: Callable[[Lane], None]) -> None:
-        """`resume`: something of a lane is to come again."""
-        self._shared = shared
+    def __init__(
+        self, state: DispatcherState, failures: FailureHandler, resume: Callable[[Lane], None]
+    ) -> None:
+        """`resume` is called with a lane of which something is to come again."""
+        self._state = state
         self._failures = failures
         self._resume = resume
-        self._failing: dict[int, _Failing] = {}  # by lane
-        self._seen: dict[int, dict[int, float]] = {}  # since when what waits for acks does, by lane
-        self._watch: asyncio.Task[None] | None = None
+        # By lane id: when each failed record is to come again, by its first offset, on the loop's clock.
+        self._due: dict[int, dict[int, float]] = {}
+        self._waiters: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}  # the event: more is due
+        self._first_seen: dict[int, dict[int, float]] = {}  # since when what waits for acks does, by lane id
+        self._deadline_watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look out for what is not acked in time."""
-        if (deadline_seconds := self._shared.policy.ack_deadline_seconds) is not None:
-            self._watch = start_task(self._look_forever(deadline_seconds), "ackDeadline")
+        """Watch for what is not acked within `ackDeadline`, where that is set."""
+        if (deadline_seconds := self._state.policy.ack_deadline_seconds) is not None:
+            self._deadline_watch = start_task(self._watch_deadlines(deadline_seconds), "ackDeadline")
 
     async def stop(self) -> None:
-        """Idempotent."""
-        tasks = [self._watch, *(failing.task for failing in self._failing.values())]
+        """End all tasks. Idempotent."""
+        tasks = [self._deadline_watch, *(task for task, _ in self._waiters.values())]
         await end_tasks(task for task in tasks if task is not None)
 
-    def take(self, partition: AssignedPartition, nack: Nack) -> None:
-        """A handler says that one of its records has failed."""
+    # ---- why a record comes again
+
+    def on_nack(self, partition: AssignedPartition, nack: Nack) -> None:
+        """Fail the record that a handler has nacked; one that still runs once its handler has returned."""
         first = partition.acked_by(nack.offset)
-        if first is not None and first in partition.unacked:
+        if first is not None and first in partition.awaiting_ack:
             self.fail(partition, first, nack.reason)
         elif first is not None and _is_in_flight(partition, first):
-            partition.nacked[first] = nack.reason, 1  # once its handler has returned
+            partition.nacked[first] = nack.reason, 1
         elif not partition.ledger.is_settled(nack.offset):
             message = "a nack of %s offset %d is refused: it has not been handled"
             logger.warning(message, partition, nack.offset)
 
     def on_handled(self, partition: AssignedPartition, firsts: Iterable[int]) -> None:
-        """These wait for their acks now. Some may have been nacked before."""
+        """Fail those of these, which wait for their acks now, that were nacked before they returned."""
         for first in firsts:
-            if (nacked := partition.nacked.pop(first, None)) is not None and first in partition.unacked:
+            if (nacked := partition.nacked.pop(first, None)) is not None and first in partition.awaiting_ack:
                 self.fail(partition, first, *nacked)
 
-    def begin_anew(self, partition: AssignedPartition) -> None:
-        """Some of what waited for acks is to be handled again, and may fail again."""
-        seen = self._seen.get(partition.lane.id, {})
-        self._seen[partition.lane.id] = {
-            first: at for first, at in seen.items() if first in partition.unacked
-        }
-        if (failing := self._failing.get(partition.lane.id)) is not None:
-            failing.due = {first: at for first, at in failing.due.items() if first in partition.unacked}
-
-    def end(self, partition: AssignedPartition) -> None:
-        """It is delivered no more; attempts are counted in its commit."""
-        self._seen.pop(partition.lane.id, None)
-        failing = self._failing.pop(partition.lane.id, None)
-        if failing is not None and failing.task is not None:
-            failing.task.cancel()
-
-    # ---- inside
+    def on_worker_died(self, worker_index: int) -> None:
+        """Make orphans of what the worker had handled: whoever was to ack it is gone, so it comes again."""
+        message = (
+            "%s: of what worker %d had handled, %d records were not acked before it died: they come again"
+        )
+        for partition in list(self._state.partitions.values()):
+            if partition.lane.state is PartitionState.REVOKED:
+                continue
+            if count := partition.awaiting_ack.orphan(worker_index):
+                logger.warning(message, partition, worker_index, count)
+                self._resume(partition.lane)
 
     def fail(self, partition: AssignedPartition, first: int, reason: str, among: int = 1) -> None:
-        """It was handled, and has failed, in a call with `among` records of which any may be to blame."""
-        end, failing = (
-            partition.unacked.end_of(first),
-            self._failing.setdefault(partition.lane.id, _Failing()),
-        )
-        if first in failing.due or partition.unacked.is_orphan(first):
+        """Count a failed attempt of a handled record, in a call with `among` records that may be to blame."""
+        end, due = partition.awaiting_ack.end_of(first), self._due.setdefault(partition.lane.id, {})
+        if first in due or partition.awaiting_ack.is_orphan(first):
             return  # it is to come again already
-        policy, shared = self._shared.policy.failure, self._shared
+        policy, state = self._state.policy.failure, self._state
         partition.failed.note_failure(
             first, reason, among, end if partition.lane.buffer.holds_ranges else None
         )
         failed = partition.failed[first]
-        shared.metrics.handled_failure.inc()
+        state.metrics.handled_failure.inc()
         of_how_many = f" of {policy.max_attempts}" if policy.max_attempts else ""
         message = "%s offset %d failed at attempt %d%s, after its handler had returned: %s"
         about = {**partition.key._asdict(), "offset": end - 1, "attempt": failed.failures}
@@ -131,44 +106,93 @@ class Redelivery:
         )
         self._failures.judge(failed)
         wait_seconds = 0.0 if failed.is_refused else policy.wait_seconds(failed.failures)
-        failing.due[first] = asyncio.get_running_loop().time() + wait_seconds
-        failing.is_more.set()
-        if failing.task is None or failing.task.done():
-            failing.task = start_task(
-                self._begin_again(partition, failing), f"what was nacked of {partition}"
-            )
+        due[first] = asyncio.get_running_loop().time() + wait_seconds
+        self._wait_for_due(partition)
 
-    async def _begin_again(self, partition: AssignedPartition, failing: _Failing) -> None:
-        """Attempts are committed first: what kills its replica must not begin at attempt 1 for ever."""
-        loop = asyncio.get_running_loop()
-        while failing.due:
-            failing.is_more.clear()
-            known = failing.due.copy()
+    # ---- and how
+
+    def redeliver(self, partition: AssignedPartition) -> None:
+        """Begin the partition anew at its lowest open offset, for its orphans, once that is possible.
+
+        That is when nothing of it is in flight, and no record holds it up on which others must decide.
+        """
+        lane = partition.lane
+        if lane.in_flight_count:
+            if not lane.is_recalled and lane.worker_index is not None:
+                self._state.workers[lane.worker_index].recall(lane)
+        elif lane.state in _MAY_BEGIN_ANEW:
+            offset = partition.ledger.committable
+            if lane.buffer.holds_ranges or self._state.feed.refetch(partition, offset):
+                partition.redeliver()
+                self._forget_redelivered(partition)
+                self._state.feed.on_room(partition)
+            else:
+                partition.awaiting_ack.has_orphans = False  # they wait for the next assignment
+
+    def end(self, partition: AssignedPartition) -> None:
+        """Forget a partition that is delivered no more: its commit carries the attempts."""
+        lane_id = partition.lane.id
+        self._first_seen.pop(lane_id, None)
+        self._due.pop(lane_id, None)
+        if (waiter := self._waiters.pop(lane_id, None)) is not None:
+            waiter[0].cancel()
+
+    # ---- inside
+
+    def _forget_redelivered(self, partition: AssignedPartition) -> None:
+        """Keep times only of what still waits for its ack: the rest is handled again, and may fail again."""
+        lane_id, waiting = partition.lane.id, partition.awaiting_ack
+        for times in (self._first_seen, self._due):
+            if lane_id in times:
+                times[lane_id] = {first: at for first, at in times[lane_id].items() if first in waiting}
+
+    def _wait_for_due(self, partition: AssignedPartition) -> None:
+        """Have a task bring the failed records again when they are due; one task for each partition."""
+        task, is_more = self._waiters.get(partition.lane.id, (None, asyncio.Event()))
+        is_more.set()
+        if task is None or task.done():
+            task = start_task(self._bring_again(partition, is_more), f"what was nacked of {partition}")
+            self._waiters[partition.lane.id] = task, is_more
+
+    async def _bring_again(self, partition: AssignedPartition, is_more: asyncio.Event) -> None:
+        """Bring each failed record again when it is due, until none is left.
+
+        Attempts are committed first: a record that kills its replica must not begin at attempt 1 for ever.
+        """
+        loop, lane_id = asyncio.get_running_loop(), partition.lane.id
+        while self._due[lane_id]:
+            is_more.clear()
+            known = self._due[lane_id].copy()
             await self._failures.persist(partition)
             left_seconds = max(0.0, min(known.values()) - loop.time())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_seconds):  # wait_for may lose a cancellation
-                    await failing.is_more.wait()
-            now = loop.time()  # and nothing is given up whose attempt isn't safe
-            is_due = (first for first, at in known.items() if at <= now and failing.due.get(first) == at)
-            self._give_up(list(is_due), partition, failing)
+                    await is_more.wait()
+            # Only of what was known before the commit is the attempt safe. Some may have been due anew since.
+            now, due = loop.time(), self._due[lane_id]
+            self._abandon(
+                [first for first, at in known.items() if at <= now and due.get(first) == at], partition
+            )
 
-    def _give_up(self, firsts: Iterable[int], partition: AssignedPartition, failing: _Failing) -> None:
+    def _abandon(self, firsts: Iterable[int], partition: AssignedPartition) -> None:
+        """Wait no longer for acks of these: as orphans they come again."""
         for first in firsts:
-            failing.due.pop(first, None)
-        abandoned = [first for first in firsts if partition.unacked.abandon(first)]
+            self._due[partition.lane.id].pop(first, None)
+        abandoned = [first for first in firsts if partition.awaiting_ack.abandon(first)]
         if abandoned:
             self._resume(partition.lane)
 
-    async def _look_forever(self, deadline_seconds: float) -> None:
+    async def _watch_deadlines(self, deadline_seconds: float) -> None:
         while True:
-            await asyncio.sleep(min(_MOST_LOOK_SECONDS, deadline_seconds / 4))
-            for partition in list(self._shared.partitions.values()):
-                self._look(partition, deadline_seconds)
+            await asyncio.sleep(min(_MAX_LOOK_SECONDS, deadline_seconds / 4))
+            for partition in list(self._state.partitions.values()):
+                self._check_deadline(partition, deadline_seconds)
 
-    def _look(self, partition: AssignedPartition, deadline_seconds: float) -> None:
-        before, now = self._seen.get(partition.lane.id, {}), asyncio.get_running_loop().time()
-        seen = self._seen[partition.lane.id] = {first: before.get(first, now) for first in partition.unacked}
+    def _check_deadline(self, partition: AssignedPartition, deadline_seconds: float) -> None:
+        """Fail what has waited for its ack too long. A record's time begins when it is first seen here."""
+        before, now = self._first_seen.get(partition.lane.id, {}), asyncio.get_running_loop().time()
+        seen = {first: before.get(first, now) for first in partition.awaiting_ack}
+        self._first_seen[partition.lane.id] = seen
         why = f"it was handled {format_duration(deadline_seconds)} ago and is not acked (ackDeadline)"
         for first, since in seen.items():
             if now - since >= deadline_seconds:
@@ -178,5 +202,5 @@ class Redelivery:
 def _is_in_flight(partition: AssignedPartition, first: int) -> bool:
     """Whether it is at a worker: where handlers ack, a partition is handled in order."""
     next_offset = partition.lane.next_offset
-    waits = first in partition.unacked or (next_offset is not None and first >= next_offset)
+    waits = first in partition.awaiting_ack or (next_offset is not None and first >= next_offset)
     return partition.ledger.is_open(first) and not waits

@@ -10,15 +10,16 @@ from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.in_flight import RunningRecord
 
 # Well above what a worker is given at a time, well below what anybody would wait for.
-_PATIENCE_SECONDS = 0.01
+_LONG_SECONDS = 0.01
 # Where all are busy. A busy machine may keep any process waiting for as long.
-_BUSY_PATIENCE_SECONDS = 0.05
+_LONG_WHERE_BUSY_SECONDS = 0.05
 
 
 class Stragglers:
-    """Recalls what waits behind a long record: another worker gets to it sooner.
+    """Recalls the lanes that wait in a worker behind a long record: another worker gets to them sooner.
 
-    No event tells that a record takes long: a timer runs while somebody has a queue.
+    What follows in the long record's own lane stays, as order asks for. No event tells that a record takes
+    long, so a timer runs while a worker has a queue.
     """
 
     def __init__(self, workers: Sequence[WorkerHandle], allocator: Allocator, sizer: RunSizer) -> None:
@@ -28,12 +29,12 @@ class Stragglers:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self) -> None:
-        """Something has been handed out, or handled."""
+        """Start the timer where a worker has a queue. Called when something was handed out or handled."""
         if self._timer is None and any(map(self._has_queue, self._workers)):
-            self._timer = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._look)
+            self._timer = asyncio.get_running_loop().call_later(_LONG_SECONDS, self._look)
 
     def stop(self) -> None:
-        """No more recalls."""
+        """Recall nothing more. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -41,8 +42,10 @@ class Stragglers:
         self._timer = None
         for worker in filter(self._has_queue, self._workers):
             is_loop_free = worker.in_flight.overlaps and not worker.is_loop_held_up
+            # Handlers that only wait for something hold up no others: without a free worker, what is behind
+            # them would wait elsewhere as well.
             if is_loop_free and not self._somebody_idles():
-                continue  # all of them wait for something: others would wait elsewhere as well
+                continue
             running = worker.running()
             if self._is_held_up(worker, running) and (lanes := _behind(worker, running)):
                 if not is_loop_free:
@@ -52,7 +55,7 @@ class Stragglers:
         self.watch()
 
     def _has_queue(self, worker: WorkerHandle) -> bool:
-        """More than it can run, of which another worker could get some."""
+        """Whether the worker holds more than it can run, of which another worker could get some."""
         in_flight = worker.in_flight
         if len(in_flight) <= in_flight.seats or in_flight.is_straggling:
             return False
@@ -62,21 +65,24 @@ class Stragglers:
         return any(worker.is_ready and worker.in_flight.has_free_seat for worker in self._workers)
 
     def _is_held_up(self, worker: WorkerHandle, running: Sequence[RunningRecord]) -> bool:
-        """Another lane would have to wait there, and all that it runs takes long."""
+        """Whether all that the worker runs takes long, and it can run nothing beside that."""
         is_full = bool(running) and not worker.in_flight.has_free_seat  # what waits for its loop doesn't run
-        patience_seconds = self._patience_seconds(worker)
-        return is_full and all(it.seconds > patience_seconds for it in running)
+        long_seconds = self._long_seconds(worker)
+        return is_full and all(it.seconds > long_seconds for it in running)
 
-    def _patience_seconds(self, worker: WorkerHandle) -> float:
-        """Where all are busy, nobody else would get to what waits before twice the usual time is over."""
+    def _long_seconds(self, worker: WorkerHandle) -> float:
+        """Return how long a record takes that holds up others.
+
+        Where all workers are busy, none would get to what waits before twice the usual time is over.
+        """
         if self._somebody_idles():
-            return _PATIENCE_SECONDS
+            return _LONG_SECONDS
         usual_seconds = self._sizer.ns_per_record * max(1, len(worker.in_flight.batch)) / 1e9
-        return _BUSY_PATIENCE_SECONDS + 2 * usual_seconds
+        return _LONG_WHERE_BUSY_SECONDS + 2 * usual_seconds
 
 
 def _behind(worker: WorkerHandle, running: Sequence[RunningRecord]) -> list[Lane]:
-    """The lanes that wait behind what the worker is in."""
+    """Return the lanes that wait in the worker behind what it is in."""
     ids, batch = {it.lane.id for it in running}, worker.in_flight.batch
     waiting = {
         run.lane.id: run.lane

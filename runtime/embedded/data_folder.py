@@ -18,13 +18,13 @@ from headrace.runtime.users import ProcessUser
 _LOCK_SECONDS = 3.0
 _POLL_SECONDS = 0.01
 _STALE_SECONDS = 60.0
-_GIVEN = "given"
+_USERS_PLACE = "given"
 
 
 class OwnedFolder:
     """A folder and its lock, owned from `take` to `release`; a temporary one unless `kept` is given.
 
-    The server inherits the lock: who gets it knows that no server runs. `prefix` begins temporary names.
+    The server inherits the lock: whoever gets it knows that no server runs. `prefix` begins temporary names.
     """
 
     def __init__(self, kept: Path | None, prefix: str) -> None:
@@ -35,16 +35,17 @@ class OwnedFolder:
 
     @property
     def lock_fd(self) -> int:
-        """For the server to inherit; only between `take` and `release`."""
+        """The descriptor of the lock, for the server to inherit; only between `take` and `release`."""
         assert self._lock is not None
         return self._lock.fileno()
 
     async def take(self) -> Path:
-        """Own the folder. UsageError when another server does; `release` also after a failure."""
+        """Own the folder; return it. UsageError when another server does. `release` also after a failure."""
         self.path = self.kept or _new_temporary_folder(self._prefix)
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _opened(self.path, create=True)
-        deadline = time.monotonic() + _LOCK_SECONDS  # a killed owner's server is about to end
+        # An owner that was killed leaves a server that is about to end: its lock is waited for.
+        deadline = time.monotonic() + _LOCK_SECONDS
         while not try_lock(self._lock):
             if time.monotonic() > deadline:
                 raise UsageError(f"{self.path} is in use by another server: stop it or choose another folder")
@@ -52,28 +53,31 @@ class OwnedFolder:
         return self.path
 
     async def take_for(self, user: ProcessUser) -> Path:
-        """The same, and the place in it that `give` makes the user's. The rest stays ours."""
+        """Own the folder; return the part of it that `give_to_user` makes the user's. The rest stays ours."""
         folder = await self.take()
         if not user.is_another:
             return folder
-        (folder / _GIVEN).mkdir(mode=0o700)
-        return folder / _GIVEN
+        (folder / _USERS_PLACE).mkdir(mode=0o700)
+        return folder / _USERS_PLACE
 
-    def give(self, user: ProcessUser) -> None:
-        """All that was written there. From then on, what we write there may be a link to something else."""
+    def give_to_user(self, user: ProcessUser) -> None:
+        """Make the user the owner of all that was written in its part of the folder.
+
+        From then on nothing may be written there by us: the user may have put a link to something else there.
+        """
         if user.is_another and self.path is not None:
-            user.give(self.path / _GIVEN)
+            user.give(self.path / _USERS_PLACE)
             self.path.chmod(0o711)
 
     async def release(self) -> None:
-        """Give the folder back, a temporary one to nobody: it is deleted. Idempotent."""
+        """Give the folder up; a temporary one is deleted. Idempotent."""
         self._unlock()
         if self.path is not None and self.kept is None:
             await asyncio.to_thread(shutil.rmtree, self.path, ignore_errors=True)
         self.path = None
 
     def release_at_once(self) -> None:
-        """The same for who can't await anything any more. Blocks."""
+        """Give the folder up without awaiting anything: for a caller that is about to end. Blocks."""
         self._unlock()
         if self.path is not None and self.kept is None:
             shutil.rmtree(self.path, ignore_errors=True)
@@ -81,24 +85,26 @@ class OwnedFolder:
 
     def _unlock(self) -> None:
         if self._lock is not None:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)  # a forked child may hold the file open
+            # Closing the file isn't enough: a forked child may hold it open.
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
             self._lock.close()
             self._lock = None
 
 
 def _new_temporary_folder(prefix: str) -> Path:
-    """Also deletes what owners that were killed left: their servers are gone, so are the locks."""
+    """Make a temporary folder, and delete those of owners that were killed: nobody has their locks."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError), _opened(folder) as lock:
             found = folder.stat(follow_symlinks=False)
             is_old = time.time() - found.st_mtime > _STALE_SECONDS
-            if is_old and found.st_uid == os.geteuid() and try_lock(lock):  # a new one may have none yet
+            # A new folder may have no lock yet, so only old ones are looked at.
+            if is_old and found.st_uid == os.geteuid() and try_lock(lock):
                 shutil.rmtree(folder, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=prefix))
 
 
 def _opened(folder: Path, *, create: bool = False) -> IO[str]:
-    """The lock. Where others may write it may be planted: a link, or a FIFO that never opens."""
+    """Open the folder's lock. Where others may write, it may be a link, or a FIFO that never opens."""
     flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY)
     file = os.open(folder / "lock", flags, 0o600)
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -108,7 +114,7 @@ def _opened(folder: Path, *, create: bool = False) -> IO[str]:
 
 
 def try_lock(file: IO[str]) -> bool:
-    """Whether it is this process's now. The kernel gives it back however its holder ends."""
+    """Lock a file; return whether it is this process's now. The kernel frees it however its holder ends."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

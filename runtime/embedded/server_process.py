@@ -1,4 +1,4 @@
-"""The process of an embedded server, whatever it serves: started so that it dies with us, its end awaited."""
+"""The process of an embedded server: started so that it dies with us, and ended within bounds."""
 
 import asyncio
 import signal
@@ -24,20 +24,21 @@ def start_server(  # noqa: PLR0913  # what a process is given
     umask: int = -1,
     user: ProcessUser = OURS,
 ) -> Process:
-    """Dies with the thread that starts it, and holds its folder's lock. All that it prints is in `output`.
+    """Start a server's process, which dies with the thread that starts it, and holds its folder's lock.
 
-    `umask` is for files that others shall have; -1: as ours.
+    All that it prints goes to `output`. `umask` is for files that others shall have; -1: as ours.
     """
-    with output.open("wb") as said:
+    # The process holds the open file: it is ours only until it has started.
+    with output.open("wb") as file:
         return subprocess.Popen(
             dying_with_parent(command),
             cwd=cwd,
             env=env,
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C in the terminal is for the owner, who stops it
-            pass_fds=(lock_fd,),
+            pass_fds=(lock_fd,),  # the folder stays locked until this process has ended, too
             umask=umask,
             user=user.uid,
             group=user.gid,
@@ -46,7 +47,7 @@ def start_server(  # noqa: PLR0913  # what a process is given
 
 
 class ServerProcess:
-    """One run of a server, from its construction to `end`; dies with the thread that made it."""
+    """A run of a server, from its construction to `end`. Its process dies with the thread that made it."""
 
     def __init__(self, process: Process, stop_seconds: float) -> None:
         self._process = process
@@ -61,7 +62,7 @@ class ServerProcess:
         await until_ended(self._process)
 
     async def end(self, how: signal.Signals) -> None:
-        """End the process: `how`, a bounded wait, SIGKILL; whatever happens to us meanwhile."""
+        """End the process by the signal `how`, a bounded wait, and SIGKILL, also where we are cancelled."""
         try:
             self._process.send_signal(how)
             with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""Work that blocks before a server starts: in a thread, and over at once when nobody waits for it."""
+"""Blocking work before a server starts: in a thread, with programs that end once nobody waits for it."""
 
 import asyncio
 import subprocess
@@ -15,22 +15,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Unwanted(Exception):  # noqa: N818  # no error: whoever waited for the work was cancelled
-    """Ends a thread's work."""
+class _CancelledWork(Exception):  # noqa: N818  # no error: whoever waited for the work was cancelled
+    """The end of a thread's work that nobody waits for any more."""
 
 
-class _Programs:
-    """Those of one thread's work: asked for and ended in different threads."""
+class _WorkPrograms:
+    """The programs of one thread's work: started in that thread, and ended from the event loop's."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._unwanted = threading.Event()
+        self._cancelled = threading.Event()
         self._running: set[subprocess.Popen[str]] = set()
 
     @contextmanager
     def started(
         self, command: Sequence[str], cwd: Path | None, errors: int
     ) -> Iterator[subprocess.Popen[str]]:
+        # Under the lock that `end` takes: no program can start after it has killed those that run.
         with self._lock:
             self.pause(0)
             program = subprocess.Popen(
@@ -54,28 +55,33 @@ class _Programs:
         self.pause(0)
 
     def pause(self, seconds: float) -> None:
-        if self._unwanted.wait(seconds):
-            raise _Unwanted
+        if self._cancelled.wait(seconds):
+            raise _CancelledWork
 
     def end(self) -> None:
         with self._lock:
-            self._unwanted.set()
+            self._cancelled.set()
             for program in self._running:
                 program.kill()
 
 
-_programs: ContextVar[_Programs] = ContextVar("programs")
+_programs: ContextVar[_WorkPrograms] = ContextVar("programs")
 
 
 async def run_in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns. Cancelled, it kills the programs that `work` waits for, and awaits its end."""
-    programs = _Programs()
+    """Run `work` in a thread; return its result.
+
+    Cancelled, this kills the programs that `work` waits for, and awaits its end.
+    """
+    programs = _WorkPrograms()
     reset = _programs.set(programs)
-    try:  # the thread gets a copy of the context
+    try:
+        # The thread gets a copy of the context, so `program` finds there which work it belongs to.
         thread = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
     finally:
         _programs.reset(reset)
     try:
+        # A thread can't be cancelled, only its programs: it is awaited even so, as it writes into the folder.
         return await asyncio.shield(thread)
     except asyncio.CancelledError:
         programs.end()
@@ -87,7 +93,7 @@ async def run_in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwar
 def program(
     command: Sequence[str], *, cwd: Path | None = None, errors: int = subprocess.PIPE
 ) -> Iterator[subprocess.Popen[str]]:
-    """A running program, its output in pipes; awaited at the end. Blocks. Raises OSError."""
+    """Run a program, its output in pipes, and wait for its end. Blocks. Raises OSError."""
     with _of_this_work().started(command, cwd, errors) as running:
         yield running
 
@@ -95,7 +101,7 @@ def program(
 def run_program(
     command: Sequence[str], *, cwd: Path | None = None, seconds: float | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """A program to its end. Blocks. Raises OSError, and subprocess.TimeoutExpired after `seconds`."""
+    """Run a program to its end. Blocks. Raises OSError, and subprocess.TimeoutExpired after `seconds`."""
     with program(command, cwd=cwd) as running:
         try:
             out, errors = running.communicate(timeout=seconds)
@@ -106,10 +112,10 @@ def run_program(
 
 
 def pause(seconds: float) -> None:
-    """Sleep, as long as the work is wanted."""
+    """Sleep; end at once where nobody waits for the work any more."""
     _of_this_work().pause(seconds)
 
 
-def _of_this_work() -> _Programs:
-    """Of a caller outside `in_thread`, nobody ends the programs before they do."""
-    return _programs.get(None) or _Programs()
+def _of_this_work() -> _WorkPrograms:
+    """Return the programs of this thread's work; outside `run_in_thread`, new ones that nobody ends early."""
+    return _programs.get(None) or _WorkPrograms()

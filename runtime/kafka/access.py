@@ -1,4 +1,4 @@
-"""Where brokers are and how to get in: one value, made from a command's options or a trigger's settings."""
+"""Access to brokers: addresses, TLS and sign-in as one value, from a command's options or from settings."""
 
 import ssl
 import tempfile
@@ -14,22 +14,22 @@ PASSWORD = "HEADRACE_PASSWORD"  # noqa: S105  # a variable's name
 
 @dataclass(frozen=True, slots=True)
 class AccessNames:
-    """What messages call the parts of an access: as whoever reads them has written those."""
+    """Names that messages use for the parts of an access, in the reader's own words: options, or settings."""
 
     sign_in: str
-    """What to check when it is refused."""
+    """Settings to check when the sign-in is refused."""
     mechanism: str
-    """What the broker does not offer."""
+    """The mechanism that the broker does not offer."""
     authority: str
-    """What names the certificates to trust."""
+    """The setting for certificates to trust."""
     certificate: str
-    """What names the client's own."""
+    """The setting for the client's own certificate."""
     broker: str
-    """What doesn't answer where nobody does."""
+    """The word for a broker, where none answers."""
     advice: str
-    """What to do then."""
+    """Advice for that case."""
     tls: str
-    """What has it speak TLS."""
+    """The setting that turns TLS on."""
 
 
 OPTION_NAMES = AccessNames(
@@ -46,7 +46,7 @@ OPTION_NAMES = AccessNames(
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Trusts the certificates of a text, or those of the machine. All of it is PEM."""
+    """TLS that trusts the certificates of a text, or those of the machine. Everything is PEM."""
 
     ca_pem: str = ""
     key_pem: str = field(default="", repr=False)
@@ -55,7 +55,7 @@ class Tls:
     insecure_skip_verify: bool = False
 
     def context(self) -> ssl.SSLContext:
-        """Raises TlsError where something is of no use."""
+        """Return a context for clients. Raises TlsError where a certificate or key can't be used."""
         try:
             context = ssl.create_default_context(cadata=self.ca_pem or None)
         except (ssl.SSLError, ValueError, TypeError):  # the last of text beyond ASCII
@@ -83,7 +83,7 @@ class TlsError(ValueError):
     def __init__(self, part: TlsPart, why: str) -> None:
         super().__init__(why)
         self.part = part
-        """Those that are trusted, or the client's own with its key."""
+        """The certificates that are trusted, or the client's own with its key."""
 
 
 def _load_pair(context: ssl.SSLContext, pair: Path) -> None:
@@ -107,14 +107,14 @@ def _reason(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """SASL."""
+    """A SASL sign-in with user and password."""
 
     user: str
     password: str = field(repr=False)
     mechanism: str
 
     def client_options(self) -> dict[str, Any]:
-        """For any of aiokafka's clients."""
+        """Return the keyword arguments for any of aiokafka's clients."""
         return {
             "sasl_mechanism": self.mechanism,
             "sasl_plain_username": self.user,
@@ -124,7 +124,7 @@ class SignIn:
 
 @dataclass(frozen=True, slots=True)
 class OauthSignIn:
-    """SASL's OAUTHBEARER, with tokens of the client-credentials flow."""
+    """A SASL OAUTHBEARER sign-in, with tokens of the client-credentials flow."""
 
     client_id: str
     client_secret: str = field(repr=False)
@@ -132,15 +132,19 @@ class OauthSignIn:
     scopes: tuple[str, ...] = ()
 
     def client_options(self) -> dict[str, Any]:
-        """For any of aiokafka's clients; each asks for tokens of its own."""
+        """Return the keyword arguments for any of aiokafka's clients; each fetches tokens of its own."""
         from headrace.runtime.kafka.oauth import ClientCredentials
 
-        return {"sasl_mechanism": OAUTHBEARER, "sasl_oauth_token_provider": ClientCredentials(self)}
+        tokens = ClientCredentials(self.token_url, self.client_id, self.client_secret, self.scopes)
+        return {"sasl_mechanism": OAUTHBEARER, "sasl_oauth_token_provider": tokens}
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """`addresses` is host:port,... and what messages show. Without `tls` and `sign_in`: in plain text."""
+    """The brokers' addresses, and how to get in; without `tls` and `sign_in` in plain text.
+
+    `addresses` is host:port,... as messages show it.
+    """
 
     addresses: str
     tls: Tls | None = None
@@ -148,22 +152,25 @@ class BrokerAccess:
     names: AccessNames = OPTION_NAMES
 
     def __str__(self) -> str:
-        """The addresses."""
+        """Return the addresses."""
         return self.addresses
 
     @property
     def or_hidden(self) -> str:
-        """What else may be so of a topic that isn't there: a broker that knows us may have rules for us."""
+        """The other reason why a topic may be missing: a broker that knows us may hide it from us."""
         is_known = self.sign_in is not None or (self.tls is not None and self.tls.key_pem)
         return ", or this user may not see it" if is_known else ""
 
     @property
     def security_protocol(self) -> str:
-        """In Kafka's words, which all its clients share."""
+        """Kafka's word for it, the same for all its clients: PLAINTEXT, SSL, SASL_SSL ..."""
         return ("SASL_" if self.sign_in else "") + ("SSL" if self.tls else "PLAINTEXT")
 
     def client_options(self) -> dict[str, Any]:
-        """For any of aiokafka's clients, whose connections are guarded from now on. Raises TlsError."""
+        """Return the keyword arguments for any of aiokafka's clients. Raises TlsError.
+
+        All connections of this process are guarded from then on (guarded_connections.py).
+        """
         from headrace.runtime.kafka.guarded_connections import guard_connections
 
         guard_connections()

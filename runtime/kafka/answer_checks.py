@@ -1,4 +1,4 @@
-"""What an answer has to be, on every connection of this process: no larger than any is, and readable.
+"""Checks of what brokers answer, on every connection of this process: not too large, and readable.
 
 aiokafka takes whatever the first four bytes announce. Of what it can't read its log gets a traceback, and of
 lists that are null, and of partitions that it has not asked for, whoever waits for the answer.
@@ -21,45 +21,47 @@ logger = logging.getLogger(__name__)
 _FETCH, _LOG_ENDS, _COMMIT = 1, 2, 8
 _OF_PARTITIONS = {_FETCH, _LOG_ENDS, _COMMIT}
 _OF_EACH = {_LOG_ENDS, _COMMIT}  # a commit that isn't answered would be taken for one that is safe
-_MOST_SAID = 1000
-_ODD = (ValueError, TypeError, struct.error, MemoryError, OverflowError)
+_MAX_WARNINGS = 1000
+_DECODE_ERRORS = (ValueError, TypeError, struct.error, MemoryError, OverflowError)
 
 
 class BoundedReader(StreamReader):
-    """In place of a connection's own."""
+    """A connection's reader that refuses answers of more than MAX_BYTES."""
 
     async def readexactly(self, n: int) -> bytes:
-        """As it was. Raises AnswerTooLargeError."""
+        """Read `n` bytes. Raises AnswerTooLargeError where no answer is that long."""
         if not 0 <= n <= MAX_BYTES:
             raise too_large(n)
         return await super().readexactly(n)
 
 
 class AnswerDecoder:
-    """One connection's answer to one request, in place of the class that decodes it."""
+    """Decoder of the answer to one request, in place of the response class that aiokafka would use."""
 
-    def __init__(self, asked: Any, on_read: Callable[[Any], None]) -> None:
-        self._asked, self._kind, self._on_read = asked, type(asked).RESPONSE_TYPE, on_read
+    def __init__(self, request: Any, on_read: Callable[[Any], None]) -> None:
+        self._request, self._kind, self._on_read = request, type(request).RESPONSE_TYPE, on_read
 
     def decode(self, data: BytesIO) -> Any:
-        """Raises UnreadableAnswerError."""
+        """Return the decoded answer. Raises UnreadableAnswerError."""
         data.is_answer = True  # type: ignore[attr-defined]  # read by _items: requests have such lists
         try:
             answer = self._kind.decode(data)
-        except _ODD as error:
+        except _DECODE_ERRORS as error:
             raise UnreadableAnswerError(f"gives an unreadable {self._name} ({_line(error)})") from error
-        if self._asked.API_KEY in _OF_PARTITIONS and not self._is_about(answer.topics, self._asked.topics):
+        if self._request.API_KEY in _OF_PARTITIONS and not self._is_about(
+            answer.topics, self._request.topics
+        ):
             raise UnreadableAnswerError(f"gives a {self._name} about other partitions than it was asked for")
         self._on_read(answer)
         return answer
 
-    def _is_about(self, answered: Collection[Any], asked: Collection[Any]) -> bool:
-        """No partition that isn't among those that were asked for, and none twice."""
-        if _places(answered) == _places(asked):  # as nearly all are
+    def _is_about(self, answered: Collection[Any], requested: Collection[Any]) -> bool:
+        """Whether no partition is answered that wasn't asked for, and none twice."""
+        if _places(answered) == _places(requested):  # as nearly all are
             return True
         found = [(topic, row[0]) for topic, rows, *_ in answered for row in rows]
-        wanted = {(topic, row[0]) for topic, rows, *_ in asked for row in rows}
-        is_enough = len(found) == len(wanted) or self._asked.API_KEY not in _OF_EACH
+        wanted = {(topic, row[0]) for topic, rows, *_ in requested for row in rows}
+        is_enough = len(found) == len(wanted) or self._request.API_KEY not in _OF_EACH
         return is_enough and len(found) == len(set(found)) and wanted.issuperset(found)
 
     @property
@@ -72,23 +74,24 @@ def _places(topics: Collection[Any]) -> list[Any]:
 
 
 class AnswerWarnings:
-    """What is said of each address: once, until it is something else."""
+    """Log lines about unreadable answers: one for each address, until it is something else."""
 
     def __init__(self) -> None:
         self._lines: dict[str, str] = {}
 
-    def say(self, error: UnreadableAnswerError) -> None:
-        """The connection is closed by it."""
+    def warn(self, error: UnreadableAnswerError) -> None:
+        """Log the error by which a connection is closed."""
         if self._lines.get(error.where) == error.what:
             return
-        if len(self._lines) >= _MOST_SAID:
+        if len(self._lines) >= _MAX_WARNINGS:
             self._lines.clear()
         self._lines[error.where] = error.what
         logger.warning("%s; that connection is closed, and what was asked is asked again", error)
 
 
 def refuse_nulls() -> None:
-    """Where the protocol has none, a list that is null, or of fewer than no items, is unreadable."""
+    """Have aiokafka refuse lists that are null where the protocol has none, and lists of negative length."""
+    # Requests have lists that are null, with a meaning: those are only refused in answers.
     Array.decode, CompactArray.decode = _array, _compact_array
     for kind in vars(fetch).values():
         if isinstance(schema := getattr(kind, "SCHEMA", None), Schema):
@@ -127,6 +130,6 @@ def _null(kind: Any, count: int, data: BytesIO) -> None:
 
 
 def _line(error: Exception) -> str:
-    """Without the bytes, which may be many, and of a record."""
+    """Return why an answer is unreadable, without its bytes: they may be many, and of a record."""
     said = str(error) if isinstance(error, ValueError) and not isinstance(error, UnicodeError) else ""
     return said if said and "struct" not in said and "\n" not in said else "it is cut off, or no such answer"

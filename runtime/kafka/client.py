@@ -1,4 +1,4 @@
-"""Hands on any broker, as the command line needs them: list topics, send records, read them."""
+"""Topics listed, records sent and read on any broker, as the command line needs it."""
 
 import asyncio
 import logging
@@ -14,20 +14,18 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from headrace.runtime.errors import BrokerError, UsageError, one_line
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import connect_errors, start_client
+from headrace.runtime.kafka.names import TOPIC_NAME_PATTERN
 from headrace.runtime.kafka.topics import create_topics, end_offsets, know_topics, refuse_errors
 
 _CONNECT_SECONDS = 5.0  # for each address: as long as a connection waits for a first answer
 _MORE_SECONDS = 1.0
 _READ_MS = 10_000  # for a record that is there; a gap behind the last one gives none
 
-
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-
 logger = logging.getLogger(__name__)
 
 
 class RecordToSend(NamedTuple):
-    """A record to be sent. Without a partition its key says which, or chance."""
+    """A record to be sent. Without a partition its key chooses one, or chance."""
 
     value: bytes | None
     key: bytes | None = None
@@ -39,7 +37,7 @@ class RecordToSend(NamedTuple):
 async def list_topics(
     brokers: BrokerAccess, create: dict[str, int], delete: list[str]
 ) -> list[dict[str, Any]]:
-    """Delete, create, then each topic with its partitions and their end offsets, by name."""
+    """Delete, then create, and return each topic with its partitions and their end offsets, by name."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
     from aiokafka.admin import AIOKafkaAdminClient
 
@@ -72,7 +70,10 @@ async def produce(
     batches: AsyncIterator[list[RecordToSend]],
     total: int | None,
 ) -> int:
-    """Send, and return how many the broker acknowledged: all, or BrokerError."""
+    """Send all records.
+
+    Return how many the broker has acknowledged: all of them, or BrokerError is raised.
+    """
     from aiokafka import AIOKafkaProducer
 
     partitions = await partitions_of(brokers, topic)
@@ -89,6 +90,7 @@ async def produce(
                     place = {"partition": to, "timestamp_ms": it.timestamp_ms, "headers": it.headers or None}
                     acknowledged.append(await producer.send(topic, it.value, key=it.key, **place))
                 await asyncio.gather(*acknowledged)
+                # After the acknowledgements: the bar shows what the broker has.
                 sent += len(batch)
                 bars.update(bar, completed=sent)
     return sent
@@ -107,9 +109,9 @@ def _check_partition(topic: str, partition: int | None, partitions: Sequence[int
 
 @dataclass(frozen=True, slots=True)
 class ReadPosition:
-    """Where to read on: `start` is "earliest", "latest", or an offset, which is of one partition.
+    """A position to read from: `start` is "earliest", "latest", or an offset of one partition.
 
-    Without a partition all are read.
+    Without a partition all of the topic's are read.
     """
 
     topic: str
@@ -145,7 +147,7 @@ async def consume(
 
 
 async def read_record(brokers: BrokerAccess, topic: str, partition: int, offset: int) -> Any:
-    """The record that lies there. Raises UsageError where there is none."""
+    """Return the record at an offset. Raises UsageError where there is none."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     _check_partition(topic, partition, await partitions_of(brokers, topic))
@@ -155,13 +157,17 @@ async def read_record(brokers: BrokerAccess, topic: str, partition: int, offset:
         end = await _seek(consumer, place, offset)
         found = await consumer.getmany(timeout_ms=_READ_MS, max_records=1) if offset < end else {}
     records = [record for of_partition in found.values() for record in of_partition]
+    # A gap (compaction, transactions) gives the next record instead.
     if not records or records[0].offset != offset:
         raise UsageError(f"{topic}/{partition} has no record at offset {offset}: its last is before {end}")
     return records[0]
 
 
 async def _seek(consumer: Any, place: Any, offset: int) -> int:
-    """The end of the partition. Raises UsageError for what is no offset: the client goes elsewhere."""
+    """Seek, and return the partition's end. Raises UsageError for an offset that it hasn't.
+
+    aiokafka would go elsewhere by itself.
+    """
     first = (await consumer.beginning_offsets([place]))[place]
     end = int((await consumer.end_offsets([place]))[place])
     if not first <= offset <= end:
@@ -172,7 +178,10 @@ async def _seek(consumer: Any, place: Any, offset: int) -> int:
 
 
 async def partitions_of(brokers: BrokerAccess, topic: str) -> list[int]:
-    """The topic's partitions. BrokerError when there is no such topic: none is made by accident."""
+    """Return the topic's partitions. Raises BrokerError where there is no such topic:
+
+    none is made by accident.
+    """
     found = await find_partitions(brokers, topic)
     if not found:
         raise BrokerError(
@@ -183,10 +192,10 @@ async def partitions_of(brokers: BrokerAccess, topic: str) -> list[int]:
 
 
 async def find_partitions(brokers: BrokerAccess, topic: str) -> list[int]:
-    """The topic's partitions; none where there is no such topic, as of a name that none can have."""
+    """Return the topic's partitions, or [] where there is none, as for a name that no topic can have."""
     from aiokafka.admin import AIOKafkaAdminClient
 
-    if _NAME.fullmatch(topic) is None:
+    if re.fullmatch(TOPIC_NAME_PATTERN, topic) is None:
         return []
     async with connected(AIOKafkaAdminClient, brokers) as admin:
         (found,) = await admin.describe_topics([topic])
@@ -194,7 +203,7 @@ async def find_partitions(brokers: BrokerAccess, topic: str) -> list[int]:
 
 
 def quiet_client() -> None:
-    """What aiokafka logs about an outage is said once, in one line, by our own error."""
+    """Keep aiokafka's log lines about outages out of ours: our own error says it once, in one line."""
     client_logger = logging.getLogger("aiokafka")
     client_logger.propagate = False
     client_logger.addHandler(logging.NullHandler())
@@ -202,7 +211,7 @@ def quiet_client() -> None:
 
 @asynccontextmanager
 async def connected(kind: Callable[..., Any], brokers: BrokerAccess, **options: Any) -> AsyncIterator[Any]:
-    """One of aiokafka's clients, started, and closed at the end. Its errors become ours."""
+    """Start one of aiokafka's clients on entry, and close it on exit. Its errors become ours."""
     from aiokafka.errors import KafkaError
 
     from headrace.runtime.kafka.refusals import not_connected, strangers

@@ -17,16 +17,19 @@ _HOST_AND_PORT = 2
 
 
 async def start_client(client: Any) -> None:
-    """As `client.start()`, which the caller still has to follow by a stop, even where it fails.
+    """Start an aiokafka client. The caller still has to stop it, even where this fails.
 
-    A cancelled one waits a second for an answer that is on its way: aiokafka forgets the connection on which
-    it waits for that, and the connection stays open until cycles are collected.
+    A cancelled start waits a second for an answer that is on its way: aiokafka forgets the connection on
+    which it waits for that, and the connection stays open until cycles are collected.
     """
     await run_to_end(client.start(), _LAST_ANSWER_SECONDS)
 
 
 class ConnectErrors(logging.Handler):
-    """`last` is the cause that was heard last, `by_address` has those of addresses that were tried first."""
+    """Causes of failed connections, taken from aiokafka's log.
+
+    `last` is the cause that was heard last, `by_address` has those of addresses that were tried first.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -34,7 +37,8 @@ class ConnectErrors(logging.Handler):
         self.by_address: dict[str, BaseException] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """The exception is the line's last argument, behind host and port, or a broker's id."""
+        """Note the exception: the line's last argument, behind host and port, or a broker's id."""
+        # aiokafka raises one error for all causes, and says the cause to its log only.
         if not str(record.msg).startswith(_FAILURES) or not isinstance(record.args, tuple):
             return
         *where, error = record.args
@@ -48,7 +52,7 @@ class ConnectErrors(logging.Handler):
 
 @contextmanager
 def connect_errors() -> Iterator[ConnectErrors]:
-    """Listens while the context lasts."""
+    """Collect the causes of failed connections while the context lasts."""
     heard = ConnectErrors()
     client_logger = logging.getLogger("aiokafka")
     client_logger.addHandler(heard)

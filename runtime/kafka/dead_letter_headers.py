@@ -1,4 +1,4 @@
-"""Where a dead letter comes from: the headers that a failed record gets on its way to a dead-letter topic."""
+"""Headers of a dead letter: which record it was, and why it failed."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ TOPIC, PARTITION, OFFSET, TIMESTAMP = (
 )
 ERROR, ATTEMPTS, FUNCTION = (f"headrace-{name}" for name in ("error", "attempts", "function"))
 FIRST_TIMESTAMP = "headrace-first-timestamp"
-"""Of a record that was sent back: when it was written at first, in ms since the epoch. It stays its own."""
+"""The first time of a record that was sent back, in ms since the epoch. It stays its own."""
 RAW_NAME = "headrace-raw-header-name"
 """Bytes: the name of the header before it, where that is no UTF-8."""
 NAMES = (TOPIC, PARTITION, OFFSET, TIMESTAMP, ERROR, ATTEMPTS, FUNCTION)
@@ -26,7 +26,10 @@ _CUT = b"\n...\n"
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The source record (timestamp in ms since the epoch, None where it has none), and why it is here."""
+    """The source record of a dead letter, and why it is one.
+
+    `timestamp` is in ms since the epoch, None where the record has none.
+    """
 
     topic: str
     partition: int
@@ -37,7 +40,7 @@ class Provenance:
     function: str
 
     def headers(self) -> Headers:
-        """To be appended to the record's own. A long error keeps its first lines and its last ones."""
+        """Return the headers to append to the record's own. A long error keeps its first and last lines."""
         timestamp = _NO_TIMESTAMP if self.timestamp is None else self.timestamp
         texts = (self.topic, self.partition, self.offset, timestamp, self.error, self.attempts, self.function)
         pairs = zip(NAMES, (_encoded(str(text)) for text in texts), strict=True)
@@ -45,7 +48,10 @@ class Provenance:
 
 
 def with_writable_names(headers: Sequence[tuple[str, bytes | None]]) -> Headers:
-    """Clients write only UTF-8 names: another one is spelled out, and comes as a value behind its header."""
+    """Return the headers with names that clients can write, which are UTF-8.
+
+    Another name is spelled out, and its bytes follow as a value behind its header.
+    """
     written: Headers = []
     for name, value in headers:
         raw = name.encode(errors="surrogateescape")
@@ -57,7 +63,7 @@ def with_writable_names(headers: Sequence[tuple[str, bytes | None]]) -> Headers:
 
 
 def split_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Headers, Provenance | None]:
-    """The record's own headers as they were, and what was appended; None where a record is no dead letter.
+    """Return the record's own headers, and what was appended; None where a record is no dead letter.
 
     Of each name the last one counts: a dead letter that failed again has a set of each time, and loses one.
     """
@@ -71,7 +77,7 @@ def split_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Headers,
 
 
 def split_first_timestamp(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Headers, int | None]:
-    """The headers without FIRST_TIMESTAMP, and what that says; as they are where it says nothing."""
+    """Return the headers without FIRST_TIMESTAMP, and its value; None where it says nothing."""
     said = [value or b"" for name, value in headers if name == FIRST_TIMESTAMP]
     if not said or _TIME.fullmatch(said[-1]) is None or int(said[-1]) >= _END_OF_TIME:
         return list(headers), None
@@ -98,7 +104,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _cut(error: bytes) -> bytes:
-    """At most so many bytes. The end of a traceback says what happened, its beginning where."""
+    """Shorten an error to _MAX_ERROR_BYTES: a traceback's end says what happened, its beginning where."""
     if len(error) <= _MAX_ERROR_BYTES:
         return error
     half = (_MAX_ERROR_BYTES - len(_CUT)) // 2

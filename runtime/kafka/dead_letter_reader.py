@@ -20,7 +20,7 @@ PartitionOffset = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record as it lies there (aiokafka's), its own headers, and where it comes from if it says so."""
+    """A record as it lies in the topic (aiokafka's), its own headers, and its provenance if it has one."""
 
     record: Any
     headers: Headers
@@ -28,12 +28,15 @@ class DeadLetter:
 
     @property
     def place(self) -> str:
-        """As people write it."""
+        """The record's partition and offset as people write them: PARTITION/OFFSET."""
         return f"{self.record.partition}/{self.record.offset}"
 
 
 class DeadLetterTopic:
-    """What the topic holds when it is opened; what comes later isn't seen. `bounds` are [first, end)."""
+    """The content of a dead-letter topic when it was opened; later records aren't seen.
+
+    `bounds` are [first, end) by partition.
+    """
 
     def __init__(self, consumer: Any, name: str, bounds: dict[int, tuple[int, int]]) -> None:
         self._consumer = consumer
@@ -41,7 +44,7 @@ class DeadLetterTopic:
         self.bounds = bounds
 
     async def get(self, place: PartitionOffset) -> DeadLetter:
-        """One record. Raises UsageError where there is none."""
+        """Return one record. Raises UsageError where there is none."""
         partition, offset = place
         if partition not in self.bounds:
             raise UsageError(f"topic {self.name} has partitions 0 to {max(self.bounds)}: not {partition}")
@@ -55,7 +58,7 @@ class DeadLetterTopic:
         )
 
     async def newest(self, limit: int) -> list[DeadLetter]:
-        """At most `limit` records, by their timestamps, the oldest first."""
+        """Return at most `limit` records, by their timestamps, the oldest first."""
         found = [
             letter
             for partition, (first, end) in self.bounds.items()
@@ -67,7 +70,7 @@ class DeadLetterTopic:
         return found[-limit:]
 
     async def read(self, partition: int, first: int, end: int) -> AsyncIterator[DeadLetter]:
-        """The records of a partition with offsets in [first, end), in order."""
+        """Yield the records of a partition with offsets in [first, end), in order."""
         from aiokafka import TopicPartition
 
         tp = TopicPartition(self.name, partition)
@@ -103,7 +106,7 @@ class DeadLetterTopic:
 
 @asynccontextmanager
 async def opened(brokers: BrokerAccess, name: str) -> AsyncIterator[DeadLetterTopic]:
-    """The topic at these brokers. Raises BrokerError where there is none, or nobody answers."""
+    """Open the topic at these brokers. Raises BrokerError where there is none, or nobody answers."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     tps = [TopicPartition(name, number) for number in await partitions_of(brokers, name)]

@@ -1,4 +1,4 @@
-"""What a topic would do to a record that is written with the time that it had at first."""
+"""Dead letters on their way back to the topics that they came from: which go where, with which time."""
 
 import asyncio
 import time
@@ -16,24 +16,21 @@ from headrace.runtime.kafka.producer import RecordCopy, discard, start_producer,
 from headrace.runtime.kafka.topics import read_config
 
 _RETENTION = "retention.ms"
-
-
 _BEFORE, _AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
-
-
 _DIFFERENCE = "message.timestamp.difference.max.ms"  # before Kafka 4, for each of those two that isn't set
-
-
 _UNLIMITED = 2**63 - 1
 
 
 def gives_its_own_time(config: Mapping[str, str]) -> bool:
-    """Whatever the producer says: then no timestamp does harm, and none is kept."""
+    """Whether the topic stamps records itself: then no timestamp does harm, and none is kept."""
     return config.get("message.timestamp.type") == "LogAppendTime"
 
 
 def why_lost(timestamp: int, now: int, config: Mapping[str, str]) -> str | None:
-    """The topic's setting by which its broker would refuse the record or delete it; times in ms."""
+    """Return the setting by which the topic would refuse or delete a record with this timestamp, or None.
+
+    Times are in ms since the epoch.
+    """
     if gives_its_own_time(config):
         return None
     for name, away in ((_BEFORE, now - timestamp), (_AFTER, timestamp - now)):
@@ -51,7 +48,7 @@ def _limit(config: Mapping[str, str], name: str) -> int:
 
 
 def _number(config: Mapping[str, str], name: str, otherwise: int) -> int:
-    """Brokers that hide a setting, or have another idea of it, say something else."""
+    """Return a setting as a number. Brokers may hide it, or have another idea of it."""
     try:
         return int(config.get(name, otherwise))
     except (ValueError, TypeError):
@@ -87,6 +84,7 @@ class Replay:
         _, first = _headers(letter)
         if topic is None or first is None:
             return
+        # Read only where timestamps are kept: this user may not be allowed to ask.
         if topic not in self._configs:
             self._configs[topic] = await self._config(topic)
         if why := why_lost(first, round(time.time() * 1000), self._configs[topic]):
@@ -96,7 +94,10 @@ class Replay:
             )
 
     async def write(self, letter: DeadLetter) -> tuple[bool, str]:
-        """Whether the broker has confirmed it, and a line that says where it is or why it was left out."""
+        """Write one. Return whether the broker has confirmed it, and a line for people.
+
+        The line says where it is now, or why it was left out.
+        """
         topic, why = await self._target(letter)
         if topic is None:
             return False, f"{letter.place} skipped: {why}"
@@ -107,7 +108,7 @@ class Replay:
     # ---- inside
 
     async def _target(self, letter: DeadLetter) -> tuple[str, None] | tuple[None, str]:
-        """The topic that it goes to, or why it goes nowhere."""
+        """Return the topic that it goes to, or why it goes nowhere."""
         topic = self._to or (letter.provenance and letter.provenance.topic)
         if not topic:
             return None, "it doesn't say where it comes from; --to names a topic"
@@ -157,7 +158,7 @@ class Replay:
 
 
 def _headers(letter: DeadLetter) -> tuple[Headers, int | None]:
-    """Its own ones, and the time that it had when it was written first; None where it had none."""
+    """Return the record's own headers, and the time at which it was written first; None where unknown."""
     headers, first = split_first_timestamp(letter.headers)
     if first is None:
         first = letter.provenance.timestamp if letter.provenance else letter.record.timestamp
@@ -173,7 +174,7 @@ def _moment(timestamp: int) -> str:
 
 
 def _partition(letter: DeadLetter, partitions: list[int]) -> int:
-    """The one that it came from, so that order stays; by its key where there is none such."""
+    """Return the partition that it came from, which keeps order; by its key where there is none such."""
     from aiokafka.partitioner import DefaultPartitioner
 
     if letter.provenance is not None and letter.provenance.partition in partitions:
@@ -183,7 +184,7 @@ def _partition(letter: DeadLetter, partitions: list[int]) -> int:
 
 @asynccontextmanager
 async def replaying(brokers: BrokerAccess, sources: Collection[str], to: str | None) -> AsyncIterator[Replay]:
-    """A replay to those of `sources` that the records came from, or to `to`. Raises BrokerError."""
+    """Open a replay to those of `sources` that the records came from, or to `to`. Raises BrokerError."""
     from aiokafka.errors import KafkaError
 
     if to is not None:

@@ -1,4 +1,4 @@
-"""Consumer groups on any broker, from the outside: who is in them, and how far they are."""
+"""Consumer groups on any broker, seen from outside: who is in them, and how far they are."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,38 +13,38 @@ from headrace.runtime.kafka.topics import end_offsets, know_topics
 ANSWER_SECONDS = 10.0
 _RETRY_SECONDS = 0.2
 _WITHOUT_CONSUMERS = {"share": "a share group", "streams": "a group of Kafka Streams"}
-_NOBODY = "Dead"  # what a broker says of a group that it doesn't know
+_DEAD = "Dead"  # what a broker says of a group that it doesn't know
 
 T = TypeVar("T")
 
 
 class NoSuchGroupError(HeadraceError):
-    """The broker knows no such group: no member, no commit."""
+    """The broker knows no such group, which would have a member or a commit."""
 
     exit_code = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMember:
-    """One consumer, and the (topic, partition) that it has."""
+    """A consumer in a group, and the (topic, partition) pairs that it has."""
 
     client: str
     host: str
     partitions: tuple[tuple[str, int], ...]
     epoch: int | None = None
-    """With the protocol consumer: below the group's while something of it is on its way."""
+    """The member's epoch, with the protocol `consumer`: below the group's while partitions of it move."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """`state` is Kafka's word: Stable, Empty (commits, no members), PreparingRebalance ..."""
+    """A consumer group. `state` is Kafka's word: Stable, Empty (commits, no members) ..."""
 
     name: str
     state: str
     members: tuple[ConsumerGroupMember, ...]
     protocol: str = "classic"
     epoch: int | None = None
-    """With the protocol consumer."""
+    """The group's epoch, with the protocol `consumer`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,20 @@ class PartitionLag:
 
 
 async def list_groups(brokers: BrokerAccess) -> list[ConsumerGroup]:
-    """All consumer groups, by name."""
+    """Return all consumer groups, by name."""
     from aiokafka.admin import AIOKafkaAdminClient
 
     async with connected(AIOKafkaAdminClient, brokers) as admin:
         listed = await ask_again(brokers, admin.list_consumer_groups)
         # "" is the kind of a group that has committed and never had a member
+        # Share groups and Kafka Streams' groups are other kinds.
         names = sorted(name for name, kind in listed if kind in {"consumer", ""})
         groups = [await _describe(admin, brokers, name) for name in names]
-    return [group for group in groups if group.state != _NOBODY]
+    return [group for group in groups if group.state != _DEAD]
 
 
 async def why_no_consumers(admin: Any, name: str) -> str:
-    """Why a group has no place for any, by neither protocol; empty where it may have, or nobody says."""
+    """Return why a group takes no consumers by either protocol; "" where it may, or nobody answers."""
     from aiokafka.errors import KafkaError
 
     try:
@@ -93,7 +94,10 @@ async def why_no_consumers(admin: Any, name: str) -> str:
 
 
 async def read_lag(brokers: BrokerAccess, name: str) -> tuple[ConsumerGroup, list[PartitionLag]]:
-    """The group, and each partition that it has a commit on or that a member has. Raises NoSuchGroupError."""
+    """Return the group, and each partition that it has committed or that a member has.
+
+    Raises NoSuchGroupError.
+    """
     from aiokafka import AIOKafkaConsumer, TopicPartition
     from aiokafka.admin import AIOKafkaAdminClient
 
@@ -114,9 +118,9 @@ async def read_lag(brokers: BrokerAccess, name: str) -> tuple[ConsumerGroup, lis
 
 
 async def existing_group(admin: Any, brokers: BrokerAccess, name: str) -> ConsumerGroup:
-    """Raises NoSuchGroupError."""
+    """Return the group. Raises NoSuchGroupError."""
     group = await _describe(admin, brokers, name)
-    if group.state == _NOBODY:
+    if group.state == _DEAD:
         raise NoSuchGroupError(
             f"there is no consumer group {name} at {brokers}: `headrace kafka groups` lists them"
         )
@@ -124,7 +128,7 @@ async def existing_group(admin: Any, brokers: BrokerAccess, name: str) -> Consum
 
 
 async def _describe(admin: Any, brokers: BrokerAccess, name: str) -> ConsumerGroup:
-    """One at a time: aiokafka takes an answer about several apart in the wrong places."""
+    """Describe one group: aiokafka misreads an answer about several."""
     from aiokafka.errors import for_code
 
     async def ask() -> Any:
@@ -135,13 +139,17 @@ async def _describe(admin: Any, brokers: BrokerAccess, name: str) -> ConsumerGro
         return answer.groups[0]
 
     _, _, state, kind, _, members = await ask_again(brokers, ask)
-    if state == _NOBODY and (found := await _describe_consumer(admin, brokers, name)) is not None:
+    # A group of the protocol `consumer` is dead in the classic answer.
+    if state == _DEAD and (found := await _describe_consumer(admin, brokers, name)) is not None:
         return found
     return ConsumerGroup(name, state, tuple(_member(kind, *member) for member in members))
 
 
 async def _describe_consumer(admin: Any, brokers: BrokerAccess, name: str) -> ConsumerGroup | None:
-    """By the protocol consumer: to who asks in the old way such a group is dead. None where it isn't one."""
+    """Describe a group of the protocol `consumer`; None where it isn't one.
+
+    The classic request describes such a group as dead.
+    """
     from aiokafka.errors import GroupIdNotFound, IncompatibleBrokerVersion, for_code
 
     from headrace.runtime.kafka.protocol import DescribeConsumerGroup
@@ -180,16 +188,16 @@ def _member(
 
 
 async def read_commits(admin: Any, brokers: BrokerAccess, name: str) -> dict[tuple[str, int], int]:
-    """All offsets that the group has committed, by (topic, partition)."""
+    """Return all offsets that the group has committed, by (topic, partition)."""
     found = await ask_again(brokers, lambda: admin.list_consumer_group_offsets(name))
     return {(tp.topic, tp.partition): commit.offset for tp, commit in found.items() if commit.offset >= 0}
 
 
 async def ask_again(brokers: BrokerAccess, ask: Callable[[], Awaitable[T]]) -> T:
-    """Again while the broker says that it will know later: a coordinator moves, or has just been made."""
+    """Ask until the broker has an answer: a coordinator may be moving, or has just been made."""
     from aiokafka.errors import KafkaError
 
-    said: KafkaError | None = None
+    last_error: KafkaError | None = None
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             while True:
@@ -198,12 +206,12 @@ async def ask_again(brokers: BrokerAccess, ask: Callable[[], Awaitable[T]]) -> T
                 except KafkaError as error:
                     if not error.retriable:
                         raise
-                    said = error
+                    last_error = error
                 await asyncio.sleep(_RETRY_SECONDS)
     except TimeoutError:
-        raise no_answer(brokers, str(said or "it doesn't answer")) from None
+        raise no_answer(brokers, str(last_error or "it doesn't answer")) from None
 
 
 def no_answer(brokers: BrokerAccess, said: str) -> BrokerError:
-    """In ANSWER_SECONDS."""
+    """Return the error for a broker that hasn't answered within ANSWER_SECONDS."""
     return BrokerError(f"no answer from {brokers} in {ANSWER_SECONDS:g} s: {said}")

@@ -20,29 +20,28 @@ from headrace.runtime.kafka.not_a_broker import (
 )
 
 _AUTHENTICATE = 36
-
-
 _PART = 0.8
-
-
-"""Of its time: as much as is left has to do for what is asked last."""
+"""Part of a sign-in's time after which the connection is closed: the rest is for the last request."""
 
 
 def sign_in_seconds(asked: Any, answer: Any) -> float | None:
-    """For how long this answer signs in; None where it does so for good, or is about something else."""
+    """Return for how long this answer signs in; None: for good, or it is about something else."""
     lifetime_ms = getattr(answer, "session_lifetime_ms", 0) if asked.API_KEY == _AUTHENTICATE else 0
     return lifetime_ms / 1000 if lifetime_ms > 0 else None
 
 
 def end_sign_in(connection: AIOKafkaConnection, seconds: float) -> None:
-    """It ends in so many, and this connection before that: as soon as nothing is asked over it."""
+    """Close the connection before its sign-in ends, in `seconds`, as soon as no request is open on it."""
     loop = asyncio.get_running_loop()
     connection.sign_in_due = loop.time() + _PART * seconds
     loop.call_at(connection.sign_in_due, _end_if_due, weakref.ref(connection))
 
 
 def end_if_due(connection: AIOKafkaConnection) -> None:
-    """To be called after each answer. The next request has another connection made, which signs in anew."""
+    """Close a connection whose sign-in ends soon. To be called after each answer.
+
+    The next request has another connection made, which signs in anew.
+    """
     due = getattr(connection, "sign_in_due", None)
     if due is not None and not connection._requests and asyncio.get_running_loop().time() >= due:  # noqa: SLF001
         connection.close(CloseReason.IDLE_DROP)
@@ -54,28 +53,16 @@ def _end_if_due(known: weakref.ref[AIOKafkaConnection]) -> None:
 
 
 FIRST_ANSWER_SECONDS = 5.0
-
-
 """Whoever has said nothing by then is left, and the next address is tried."""
-
-
 _PROBE_SECONDS = 1.0
-
-
-_SAID = AnswerWarnings()
-
-
+_WARNINGS = AnswerWarnings()
 _CLASS: Any = AIOKafkaConnection
-
-
 _UNGUARDED = {name: getattr(_CLASS, name) for name in ("connect", "_do_version_lookup", "_handle_frame")}
-
-
 _READ = _CLASS._create_reader_task  # noqa: SLF001
 
 
 def guard_connections() -> None:
-    """From now on, each new one of this process."""
+    """Guard each new connection of this process to a broker. Idempotent."""
     if _CLASS.connect is not _connect:
         refuse_nulls()
         _CLASS.connect, _CLASS._do_version_lookup = _connect, _look_up_versions  # noqa: SLF001
@@ -83,14 +70,15 @@ def guard_connections() -> None:
 
 
 async def _connect(connection: Any) -> Any:
-    """As it was. Raises NotABrokerError besides."""
+    """Connect as aiokafka does. Raises NotABrokerError besides."""
     where = _where(connection)
     try:
-        async with asyncio.timeout(FIRST_ANSWER_SECONDS) as connection.patience:
+        async with asyncio.timeout(FIRST_ANSWER_SECONDS) as connection.first_answer_timeout:
             return await _UNGUARDED["connect"](connection)
     except TimeoutError:
-        if not connection.patience.expired():
+        if not connection.first_answer_timeout.expired():
             raise
+        # Somebody listens and says nothing: another advice than for nobody at all.
         if await _accepts(connection):
             raise silent(FIRST_ANSWER_SECONDS).at(where) from None
         raise TimeoutError(f"{where} takes no connection within {FIRST_ANSWER_SECONDS:g} s") from None
@@ -105,7 +93,7 @@ async def _connect(connection: Any) -> Any:
 
 
 def _stranger(connection: Any, error: BaseException) -> NotABrokerError | None:
-    """Who it is that this error tells of."""
+    """Return the NotABrokerError that this error tells of, or None."""
     cause = error.__cause__
     if isinstance(cause, NotABrokerError):
         return cause
@@ -119,34 +107,36 @@ def _stranger(connection: Any, error: BaseException) -> NotABrokerError | None:
 
 
 async def _look_up_versions(connection: Any) -> None:
-    """It speaks Kafka once that is answered."""
+    """Ask for API versions. Whoever answers speaks Kafka: the timeout of the first answer ends."""
     await _UNGUARDED["_do_version_lookup"](connection)
-    connection.patience.reschedule(None)
+    connection.first_answer_timeout.reschedule(None)
 
 
 def _read_bounded(connection: Any) -> Any:
+    # The reader has a connection's buffer already: it can't be replaced, so it gets the bound as its class.
     connection._reader.__class__ = BoundedReader  # noqa: SLF001
     return _READ(connection)
 
 
 def _handle_frame(connection: Any, frame: bytes) -> None:
-    """As it was, for what can be read. Raises UnreadableAnswerError, which closes the connection."""
+    """Handle an answer as aiokafka does. Raises UnreadableAnswerError, which closes the connection."""
     pending = connection._requests  # noqa: SLF001
     asked = pending[0][1] if pending else None
     if asked is not None:
+        # On this one request: the class's own decoder stays as it is for others.
         asked.RESPONSE_TYPE = AnswerDecoder(asked, partial(_on_read, connection, asked))
     try:
         _UNGUARDED["_handle_frame"](connection, frame)
     except Exception as error:
-        unreadable = error if isinstance(error, UnreadableAnswerError) else _odd(asked)
+        unreadable = error if isinstance(error, UnreadableAnswerError) else _unexpected(asked)
         found = unreadable.at(_where(connection))
         if connection._versions:  # before that, whoever connects says it  # noqa: SLF001
-            _SAID.say(found)
+            _WARNINGS.warn(found)
         raise found from error
     end_if_due(connection)
 
 
-def _odd(asked: Any) -> UnreadableAnswerError:
+def _unexpected(asked: Any) -> UnreadableAnswerError:
     if asked is None:
         return UnreadableAnswerError("gives an answer that nobody has asked for")
     return UnreadableAnswerError(f"gives an unreadable answer to {type(asked).__name__}")

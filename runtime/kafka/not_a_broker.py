@@ -1,4 +1,4 @@
-"""Who answers where a broker should, and is none, or not in this way. Pure."""
+"""Errors for whoever answers in place of a broker, or not in the way that was asked. Pure."""
 
 from enum import Enum
 from typing import Self
@@ -11,7 +11,7 @@ _NOT_TLS = ("WRONG_VERSION", "RECORD_LAYER", "UNEXPECTED_EOF", "UNKNOWN_PROTOCOL
 
 
 class TlsHint(Enum):
-    """What the setting for TLS has to do with it."""
+    """Advice about the setting for TLS that goes with such an error."""
 
     NONE = "none"
     MISSING = "missing"
@@ -20,32 +20,35 @@ class TlsHint(Enum):
 
 
 class NotABrokerError(ConnectionError):
-    """The connection is closed. `what` follows the address."""
+    """The other side isn't a Kafka broker, or speaks otherwise. `what` follows its address.
+
+    The connection is closed.
+    """
 
     def __init__(self, what: str, tls: TlsHint = TlsHint.NONE, where: str = "") -> None:
         super().__init__(f"{where} {what}" if where else what)
         self.what, self.tls, self.where = what, tls, where
 
     def at(self, where: str) -> Self:
-        """The same, once it is known where."""
+        """Return the same error with the address, once that is known."""
         return type(self)(self.what, self.tls, where)
 
 
 class AnswerTooLargeError(NotABrokerError):
-    """Whoever answers announces more than any answer is: it is no number, or no broker's."""
+    """An answer announces more bytes than any has: those are no number, or no broker's."""
 
 
 class UnreadableAnswerError(NotABrokerError):
-    """What came is no answer to what was asked."""
+    """Bytes came that are no answer to the request."""
 
 
 def address(host: object, port: object) -> str:
-    """As people write it."""
+    """Return an address as people write it: host:port, with brackets around IPv6."""
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
 def too_large(size: int) -> AnswerTooLargeError:
-    """What an answer says that begins with these four bytes, as a number. They tell who speaks."""
+    """Return the error for an answer whose first four bytes are this number: they tell who speaks."""
     first = (size & 0xFFFFFFFF).to_bytes(4, "big")
     if first in _TEXTS:
         return AnswerTooLargeError(f"{_TEXTS[first]}, and does not speak Kafka")
@@ -56,18 +59,21 @@ def too_large(size: int) -> AnswerTooLargeError:
 
 
 def silent(seconds: float) -> NotABrokerError:
-    """It has said nothing for so long."""
+    """Return the error for a server that has said nothing for so long."""
     return NotABrokerError(f"accepts connections and does not speak Kafka: it says nothing for {seconds:g} s")
 
 
 def closing() -> NotABrokerError:
-    """It hangs up without a word."""
+    """Return the error for a server that hangs up without a word."""
     what = "closes connections without an answer: it does not speak Kafka, or only with TLS, or is stopping"
     return NotABrokerError(what, TlsHint.PERHAPS_MISSING)
 
 
 def handshake_failed(reason: str) -> NotABrokerError | None:
-    """What OpenSSL calls it, or nothing where it was hung up on; None where whoever answers speaks TLS."""
+    """Return the error for a failed TLS handshake, or None if the other side does speak TLS.
+
+    `reason` is OpenSSL's name for it, or empty where the other side has hung up.
+    """
     if reason and not any(known in reason for known in _NOT_TLS):
         return None
     return NotABrokerError("does not speak TLS", TlsHint.UNWANTED)

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import time
+from functools import partial
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode
@@ -11,8 +12,6 @@ from urllib.request import Request, urlopen
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
-
-from headrace.runtime.kafka.access import OauthSignIn
 
 _ANSWER_SECONDS = 10.0
 _EARLY_SECONDS = 10.0  # a token that is about to expire is asked for anew
@@ -24,20 +23,27 @@ class TokenRefusedError(AuthenticationFailedError):  # type: ignore[misc]  # aio
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """One client's tokens: kept until shortly before they expire, asked for once by all its connections."""
+    """Access tokens of one client, kept until shortly before they expire.
 
-    def __init__(self, sign_in: OauthSignIn) -> None:
-        self._sign_in = sign_in
+    All its connections share one request for the next token.
+    """
+
+    def __init__(self, token_url: str, client_id: str, client_secret: str, scopes: tuple[str, ...]) -> None:
+        self._ask = partial(_ask, token_url, client_id, client_secret, scopes)
         self._token = ""
         self._expires_at = 0.0
         self._asking = asyncio.Lock()
 
     async def token(self) -> str:
-        """For a new connection. TokenRefusedError, or KafkaConnectionError where nobody answers."""
+        """Return a token for a new connection.
+
+        Raises TokenRefusedError, or KafkaConnectionError where nobody answers.
+        """
+        # Connections that are made at the same time share one token.
         async with self._asking:
             if time.monotonic() >= self._expires_at:
                 asked_at = time.monotonic()
-                answer = await asyncio.to_thread(_ask, self._sign_in)
+                answer = await asyncio.to_thread(self._ask)
                 self._token = answer["access_token"]
                 self._expires_at = asked_at + _lifetime_seconds(answer) - _EARLY_SECONDS
             return self._token
@@ -50,18 +56,18 @@ def _lifetime_seconds(answer: dict[str, Any]) -> float:
         return 0.0  # then it serves one connection
 
 
-def _ask(sign_in: OauthSignIn) -> dict[str, Any]:
-    """As Go's client does: name and secret in a header, then, where that is refused, as fields."""
+def _ask(token_url: str, client_id: str, client_secret: str, scopes: tuple[str, ...]) -> dict[str, Any]:
+    """Ask as Go's client does: with name and secret in a header, then, where that is refused, as fields."""
     form = {"grant_type": "client_credentials"}
-    if sign_in.scopes:
-        form["scope"] = " ".join(sign_in.scopes)
-    pair = f"{quote_plus(sign_in.client_id)}:{quote_plus(sign_in.client_secret)}"
+    if scopes:
+        form["scope"] = " ".join(scopes)
+    pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
     header = {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
-    fields = {"client_id": sign_in.client_id, "client_secret": sign_in.client_secret}
+    fields = {"client_id": client_id, "client_secret": client_secret}
     try:
-        return _post(sign_in.token_url, form, header)
+        return _post(token_url, form, header)
     except TokenRefusedError:
-        return _post(sign_in.token_url, form | fields, {})
+        return _post(token_url, form | fields, {})
 
 
 def _post(url: str, form: dict[str, str], headers: dict[str, str]) -> dict[str, Any]:

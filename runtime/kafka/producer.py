@@ -1,4 +1,4 @@
-"""Records written to another topic as they are: dead letters, and their way back."""
+"""Producers for records that have to arrive as they are: dead letters, replays, transactions."""
 
 import asyncio
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class RecordCopy:
 
 
 async def start_producer(brokers: BrokerAccess, client_id: str, transactional_id: str | None = None) -> Any:
-    """An aiokafka producer that takes a broker's word only when all replicas in sync have the record.
+    """Start an aiokafka producer that waits for all replicas in sync. Raises KafkaError.
 
     With a transactional id, nobody who had it can write or end a transaction any more, and the last one of
-    theirs has ended. Raises KafkaError.
+    theirs has ended.
 
     To be discarded once a write has failed: the broker misses the sequence number that the failed one took,
     and refuses what follows.
@@ -60,9 +60,10 @@ def track(producer: Any, topic: str) -> None:
 
 
 async def write_copy(producer: Any, topic: str, partition: int, copy: RecordCopy) -> int:
-    """The offset that the broker has confirmed. Raises KafkaError; retries until cancelled what may help.
+    """Write a record, and return the offset that the broker has confirmed. Raises KafkaError.
 
-    A batch of our own: the client's `send` refuses records without key and value, and large ones.
+    Retries until cancelled what may help. The record is a batch of our own: the client's `send` refuses
+    records without key and value, and large ones.
     """
     # `send` mixes records into one batch, too: the size of one would fail its neighbours.
     batch = producer.create_batch()

@@ -1,4 +1,4 @@
-"""Ids of topics, as they are on the wire."""
+"""Parts of Kafka's protocol that aiokafka lacks: UUIDs, and ConsumerGroupDescribe (KIP-848)."""
 
 from io import BytesIO
 from typing import Any
@@ -11,16 +11,16 @@ _BYTES = 16
 
 
 class Uuid(AbstractType[bytes]):  # type: ignore[misc]  # aiokafka is untyped
-    """16 bytes as they are."""
+    """A UUID on the wire: 16 bytes."""
 
     @classmethod
     def encode(cls, value: bytes) -> bytes:
-        """Itself."""
+        """Return the 16 bytes unchanged."""
         return value
 
     @classmethod
     def decode(cls, data: BytesIO) -> bytes:
-        """The next 16. Raises ValueError."""
+        """Return the next 16 bytes. Raises ValueError where fewer are left."""
         if len(found := data.read(_BYTES)) < _BYTES:
             raise ValueError("an id that is cut off")
         return found
@@ -92,7 +92,7 @@ class _DescribeStruct(RequestStruct):  # type: ignore[misc]  # as above
 
 
 class DescribeConsumerGroup(Request[_DescribeStruct]):  # type: ignore[misc]  # as above
-    """About one group."""
+    """A question about one group: who is in it by the protocol `consumer`."""
 
     API_KEY = 69
 
@@ -100,5 +100,5 @@ class DescribeConsumerGroup(Request[_DescribeStruct]):  # type: ignore[misc]  # 
         self._group = group
 
     def build(self, request_struct_class: type[Any]) -> Any:
-        """For the only version that we know."""
+        """Build the request, for the only version that we know."""
         return request_struct_class([self._group], False, {})

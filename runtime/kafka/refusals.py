@@ -1,4 +1,4 @@
-"""What brokers refuse whoever wants to get in, each as one line that says what to change."""
+"""Refusals of brokers, each as one line that says what to change."""
 
 import ssl
 
@@ -22,7 +22,7 @@ REFUSALS = (*_BAD_SIGN_IN, *_NO_SUCH_SIGN_IN, ssl.SSLCertVerificationError)
 
 
 def refusal(error: BaseException | None, brokers: BrokerAccess) -> str | None:
-    """The line of one of REFUSALS, or of what is no broker; None of any other error."""
+    """Return the line for one of REFUSALS, or for what is no broker; None for any other error."""
     if isinstance(error, TokenRefusedError):
         return str(error.args[0])
     if isinstance(error, _BAD_SIGN_IN):
@@ -50,18 +50,18 @@ def _what_to_do(tls: TlsHint, brokers: BrokerAccess) -> str:
 
 
 def refused(heard: ConnectErrors, brokers: BrokerAccess) -> BaseException | None:
-    """One of REFUSALS, at whichever address."""
+    """Return an error of REFUSALS, from whichever address, or None."""
     return next((it for it in _causes(heard, brokers) if isinstance(it, REFUSALS)), None)
 
 
 def strangers(heard: ConnectErrors, brokers: BrokerAccess) -> list[str]:
-    """A line for each of its addresses at which something else answered, or nothing."""
+    """Return a line for each address at which something else than a broker answered, or nothing did."""
     found = {it.where: it for it in _causes(heard, brokers) if isinstance(it, NotABrokerError)}
     return [str(refusal(found[where], brokers)) for where in sorted(found)]
 
 
 def not_connected(heard: ConnectErrors, brokers: BrokerAccess, error: BaseException) -> str:
-    """The one line of a start that has failed: what is refused, or else who is there at all."""
+    """Return one line about a start that has failed: what is refused, or else who is there at all."""
     if (why := refused(heard, brokers)) is not None:
         return str(refusal(why, brokers))
     away = [cause for cause in _causes(heard, brokers) if not isinstance(cause, NotABrokerError)]
@@ -73,7 +73,10 @@ def not_connected(heard: ConnectErrors, brokers: BrokerAccess, error: BaseExcept
 
 
 def _causes(heard: ConnectErrors, brokers: BrokerAccess) -> list[BaseException]:
-    """Of its own addresses, as another cluster's client may start at the same time; else what came last."""
+    """Return what was heard of its own addresses; else what came last.
+
+    Another cluster's client may start at the same time.
+    """
     own = {
         name for it in brokers.addresses.replace(" ", "").split(",") for name in (it, f"{it}:{DEFAULT_PORT}")
     }
@@ -82,7 +85,7 @@ def _causes(heard: ConnectErrors, brokers: BrokerAccess) -> list[BaseException]:
 
 
 def no_answer(brokers: BrokerAccess) -> str:
-    """Nobody is there, or nobody who speaks with us in this way.
+    """Return the line for brokers that don't answer, or not in this way.
 
     With TLS 1.3 a broker that refuses our certificate only closes the connection.
     """

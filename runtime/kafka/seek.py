@@ -1,4 +1,4 @@
-"""Having a consumer group go on from elsewhere, on any broker."""
+"""Commits of a consumer group moved to other offsets, on any broker."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ from headrace.runtime.kafka.topics import know_topics
 TopicOrPartition: TypeAlias = tuple[str, int | None]
 """A topic, and one of its partitions or all."""
 Target: TypeAlias = Literal["earliest", "latest"] | int | datetime
-"""Where to seek: an end, an offset, or the first record at or after a time (aware)."""
+"""The place to seek: an end, an offset, or the first record at or after a time (aware)."""
 
 
 class GroupHasMembersError(HeadraceError):
-    """Its members would go on from where they are, and overwrite what is committed for them."""
+    """The group has members: they would go on from where they are, and commit over it."""
 
     exit_code = 5
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetMove:
-    """`before` is None where there was no commit."""
+    """A partition's committed offset, before and after. `before` is None where there was none."""
 
     topic: str
     partition: int
@@ -57,6 +57,8 @@ async def seek(
             raise _has_members(name, group.members)
         before = await read_commits(admin, brokers, name)
     wanted = [TopicPartition(*place) for place in await _partitions(brokers, places)]
+    # A simple consumer in the group's name, which joins nothing: the broker takes its commits while nobody is
+    # in.
     async with connected(AIOKafkaConsumer, brokers, group_id=name, enable_auto_commit=False) as committer:
         after = await _offsets(committer, wanted, to)
         committer.assign(wanted)  # or it refuses to commit
@@ -75,7 +77,7 @@ async def seek(
 
 
 async def _partitions(brokers: BrokerAccess, places: Sequence[TopicOrPartition]) -> list[tuple[str, int]]:
-    """What `places` stand for, in order. Raises BrokerError where there is no such topic, UsageError."""
+    """Return the partitions that `places` stand for, in order. Raises BrokerError, UsageError."""
     found: dict[tuple[str, int], None] = {}
     for topic, partition in places:
         there = await partitions_of(brokers, topic)

@@ -9,14 +9,8 @@ from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import start_client
 
 _LEADER_SECONDS = 20.0
-
-
 _POLL_SECONDS = 0.01
-
-
 _ENDS_SECONDS = 2.0
-
-
 _TOPIC_ALREADY_EXISTS = 36
 
 
@@ -38,6 +32,7 @@ async def create_topics(
         await start_client(admin)
         await start_client(consumer)
         refuse_errors((await admin.create_topics(wanted)).topic_errors, {_TOPIC_ALREADY_EXISTS})
+        # Topics are created before their partitions have leaders: records sent now would be refused.
         async with asyncio.timeout(_LEADER_SECONDS):
             await _until_leaders_serve(admin, consumer, list(topics))
     except KafkaError as error:
@@ -64,7 +59,7 @@ async def _until_leaders_serve(admin: Any, consumer: Any, topics: list[str]) -> 
 
 
 async def know_topics(consumer: Any, topics: Iterable[str]) -> None:
-    """Before it is asked for offsets.
+    """Tell a consumer its topics before it is asked for offsets.
 
     aiokafka 0.14 would learn of one topic with each attempt, ten in a second, and give up after 40 s.
     """
@@ -72,7 +67,7 @@ async def know_topics(consumer: Any, topics: Iterable[str]) -> None:
 
 
 async def end_offsets(consumer: Any, places: Iterable[Any]) -> dict[Any, int]:
-    """Of those that are there. The consumer knows their topics.
+    """Return the end offsets of those partitions that exist. The consumer must know their topics.
 
     aiokafka would wait for one that is deleted meanwhile, for 40 s, and then have none of the others.
     """
@@ -86,6 +81,7 @@ async def end_offsets(consumer: Any, places: Iterable[Any]) -> dict[Any, int]:
         except TimeoutError:
             await consumer._client.force_metadata_update()  # noqa: SLF001  # as above
             before, left = left, _there(consumer, left)
+            # Those that are gone leave the question; if none is, the broker only takes its time.
             seconds = None if left == before else _ENDS_SECONDS  # all are there: they are slow
     return {}
 
@@ -115,7 +111,7 @@ ResourceKind = Literal["topic", "broker"]
 
 
 async def read_config(admin: Any, kind: ResourceKind, name: str) -> Mapping[str, str]:
-    """All settings of a topic, or of the broker of that id, defaults too; secret ones are left out.
+    """Return all settings of a topic, or of the broker of that id, defaults too, without secret ones.
 
     Raises KafkaError, TopicAuthorizationFailedError and ClusterAuthorizationFailedError where this user may
     not ask.

@@ -1,4 +1,7 @@
-"""A metric of a handler's own: what it may be called, and how much of it there may be."""
+"""A custom metric, which a handler declares: names that it may have, and limits of its size.
+
+Workers import this too, so no metrics client.
+"""
 
 import math
 import re
@@ -7,19 +10,21 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 MAX_METRICS = 500
+"""Metrics of one replica's handlers."""
 MAX_LABEL_SETS = 1000
-"""Of labels' values, of one metric and trigger: each is a series that whoever scrapes has to keep."""
+"""Sets of label values of one metric and trigger: each is a series that whoever scrapes has to keep."""
 MAX_SERIES = 20_000
-"""Of all handlers' metrics of a replica. Each is a line of a scrape; each bucket has one too."""
+"""Series of all custom metrics of a replica. Each is a line of a scrape; each bucket has one too."""
 MAX_VALUE_CHARS = 200
-"""Of a label. Longer ones are cut."""
-_MOST_LABELS = 10
-_MOST_BUCKETS = 50
-_MOST_ABOUT_CHARS = 500
+"""Characters of a label's value. Longer ones are cut."""
+_MAX_LABELS = 10
+_MAX_BUCKETS = 50
+_MAX_ABOUT_CHARS = 500
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,199}")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]{0,99}")
-_OURS = ("headrace_", "nuclio_", "process_", "python_")
-_OUR_LABELS = {
+# Names that the runtime publishes itself, and those of its client.
+_RESERVED = ("headrace_", "nuclio_", "process_", "python_")
+_RESERVED_LABELS = {
     *("replica", "namespace", "project", "function", "trigger_kind", "trigger_id", "worker_index"),
     *("le", "quantile"),
 }
@@ -30,7 +35,7 @@ _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_
 
 @dataclass(frozen=True, slots=True)
 class CustomMetric:
-    """What a handler declares. A counter's `name` is without `_total`; `buckets` are a histogram's bounds."""
+    """A metric of a handler. A counter's `name` is without `_total`; `buckets` are a histogram's bounds."""
 
     kind: MetricKind
     name: str
@@ -39,24 +44,25 @@ class CustomMetric:
     buckets: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises ValueError, in one line."""
+        """Check it. Raises ValueError, in one line."""
         if fault := self._fault():
             raise ValueError(f"metric {self.name[:200]!r}: {fault}")
 
     @property
     def shown_names(self) -> tuple[str, ...]:
-        """Of its samples, as a scrape says them."""
+        """Names of its samples in a scrape."""
         return tuple(self.name + suffix for suffix in _SUFFIXES[self.kind])
 
     @property
     def series_count(self) -> int:
-        """Of each set of labels' values."""
+        """Number of series for each set of label values."""
         return len(self.buckets) + 3 if self.kind == "histogram" else 1
 
     def is_sample(self, sample: "CustomSample") -> bool:
-        """Whether it can be one of this metric's."""
+        """Whether `sample` can be one of this metric's."""
         if len(sample.labels) != len(self.labels) or not all(map(_is_value, sample.labels)):
             return False
+        # A gauge may be anything, also NaN and infinity.
         if self.kind == "gauge":
             return not sample.counts
         return math.isfinite(sample.value) and len(sample.counts) == (
@@ -64,18 +70,21 @@ class CustomMetric:
         )
 
     def _fault(self) -> str:
+        # In the order in which a user would mend them: the first fault is the message.
         wrong = next((label for label in self.labels if not _LABEL.fullmatch(label)), None)
-        taken = next((label for label in self.labels if label in _OUR_LABELS), None)
+        taken = next((label for label in self.labels if label in _RESERVED_LABELS), None)
         faults = {
             "is no name: letters, digits, _ and :, at most 200": not _NAME.fullmatch(self.name),
-            f"names that begin with {', '.join(_OURS)} are Headrace's own": self.name.startswith(_OURS),
+            f"names that begin with {', '.join(_RESERVED)} are Headrace's own": self.name.startswith(
+                _RESERVED
+            ),
             f"{wrong!r} is no name of a label: letters, digits and _": wrong is not None,
             f"the label {taken!r} is Headrace's own": taken is not None,
             "a label is there twice": len(set(self.labels)) < len(self.labels),
-            f"has more than {_MOST_LABELS} labels": len(self.labels) > _MOST_LABELS,
+            f"has more than {_MAX_LABELS} labels": len(self.labels) > _MAX_LABELS,
             "is described with half of a surrogate pair": not is_whole(self.about),
-            f"is described in more than {_MOST_ABOUT_CHARS} characters": len(self.about) > _MOST_ABOUT_CHARS,
-            f"buckets are 1 to {_MOST_BUCKETS} numbers that rise": not self._are_buckets_right,
+            f"is described in more than {_MAX_ABOUT_CHARS} characters": len(self.about) > _MAX_ABOUT_CHARS,
+            f"buckets are 1 to {_MAX_BUCKETS} numbers that rise": not self._are_buckets_right,
         }
         return next((fault for fault, is_so in faults.items() if is_so), "")
 
@@ -85,11 +94,11 @@ class CustomMetric:
         if self.kind != "histogram":
             return not bounds
         rises = all(low < high for low, high in pairwise(bounds))
-        return 0 < len(bounds) <= _MOST_BUCKETS and rises and all(map(math.isfinite, bounds))
+        return 0 < len(bounds) <= _MAX_BUCKETS and rises and all(map(math.isfinite, bounds))
 
 
 def is_whole(text: str) -> bool:
-    """Whether UTF-8 has it: half of a surrogate pair would end each scrape."""
+    """Whether UTF-8 can encode `text`: half of a surrogate pair can't be, and would fail each scrape."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -102,10 +111,10 @@ def _is_value(text: str) -> bool:
 
 
 class CustomSample(NamedTuple):
-    """Of one set of labels' values: a gauge as it is, of others what has come since the last time."""
+    """A sample of one set of label values: a gauge as it is, of others what has come since the last one."""
 
     labels: tuple[str, ...]
     value: float
-    """Of a histogram the sum."""
+    """The value; of a histogram the sum."""
     counts: tuple[int, ...] = ()
-    """Of a histogram: how many each bucket has by itself, the last one what is above all bounds."""
+    """Counts of a histogram's buckets, each by itself; the last one is of what is above all bounds."""

@@ -1,4 +1,4 @@
-"""How a metric is declared. What code counts, what a scrape shows and the page of metrics are made of it."""
+"""Declarations of metrics: what code counts, what a scrape shows and the page of metrics are made of them."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -46,6 +46,7 @@ BUCKETS = (
     10,
     30,
 )
+# From 10 ms to half an hour: for rebalances and what waits for them.
 LONG_BUCKETS = (*BUCKETS[6:], 60, 300, 1800)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, of no use here
@@ -53,7 +54,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series pe
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `unit` is what it counts or measures, "" where it is a number without one."""
+    """Declaration of one metric. `unit`: what it counts or measures; empty for a number without one."""
 
     kind: Literal["counter", "gauge", "summary", "histogram"]
     name: str
@@ -61,11 +62,11 @@ class Metric:
     unit: str
     labels: tuple[str, ...]
     buckets: tuple[float, ...] = ()
-    """Of a histogram."""
+    """Upper bounds of a histogram's buckets, but for infinity."""
 
     @property
     def shown_name(self) -> str:
-        """As a scrape says it."""
+        """Names of its samples in a scrape, as Markdown between backticks."""
         shown = {
             "counter": f"{self.name}_total",
             "summary": f"{self.name}_sum` and `_count",
@@ -74,72 +75,73 @@ class Metric:
         return shown.get(self.kind, self.name)
 
     def register(self, registry: CollectorRegistry) -> Any:
-        """Its Counter, Gauge, Summary or Histogram."""
+        """Return its Counter, Gauge, Summary or Histogram, registered."""
         if self.kind == "histogram":
             return Histogram(self.name, self.about, self.labels, registry=registry, buckets=self.buckets)
         made = {"counter": Counter, "gauge": Gauge, "summary": Summary}[self.kind]
         return made(self.name, self.about, self.labels, registry=registry)
 
 
-def bound(metric: Metric, *values: str) -> Any:
-    """A field: the metric's child for one trigger; `values` are of the labels after the trigger's."""
+def bound_metric(metric: Metric, *values: str) -> Any:
+    """Declare a field: the metric's child for one trigger. `values`: of the labels after the trigger's."""
     return field(init=False, metadata={"metric": metric, "values": values})
 
 
 def counter(name: str, about: str, unit: str) -> Any:
-    """A field: a counter with the trigger's labels alone."""
-    return bound(Metric("counter", name, about, unit, TRIGGER_LABELS))
+    """Declare a field: a counter with the trigger's labels alone."""
+    return bound_metric(Metric("counter", name, about, unit, TRIGGER_LABELS))
 
 
 def nuclio_sum(name: str, about: str, unit: str) -> Any:
-    """A field: what only rises, under a name of Nuclio's that no counter may have."""
-    return bound(Metric("gauge", name, about, unit, TRIGGER_LABELS))
+    """Declare a field: a sum that only rises, under a name of Nuclio's that no counter may have."""
+    return bound_metric(Metric("gauge", name, about, unit, TRIGGER_LABELS))
 
 
-def by(label: str, name: str, about: str, unit: str) -> Metric:
-    """A counter with one label more."""
+def labelled_counter(label: str, name: str, about: str, unit: str) -> Metric:
+    """Return a counter with one label beside the trigger's."""
     return Metric("counter", name, about, unit, (*TRIGGER_LABELS, label))
 
 
 def histogram(name: str, about: str, buckets: tuple[float, ...] = BUCKETS) -> Any:
-    """A field: seconds."""
-    return bound(Metric("histogram", name, about, "seconds", TRIGGER_LABELS, buckets))
+    """Declare a field: a histogram of seconds, with the trigger's labels alone."""
+    return bound_metric(Metric("histogram", name, about, "seconds", TRIGGER_LABELS, buckets))
 
 
 def gauge(name: str, about: str, unit: str, labels: tuple[str, ...]) -> Any:
-    """A field: the metric itself, without values of labels."""
+    """Declare a field: the gauge itself, without values of labels."""
     return field(metadata={"metric": Metric("gauge", name, about, unit, labels), "values": ()})
 
 
 def declared_in(model: type) -> Iterator[tuple[str, Metric, tuple[str, ...]]]:
-    """Of each metric's field: its name, the metric, and the values of the labels that are its own."""
+    """Yield each metric's field: its name, the metric, and the values of the labels that are its own."""
     for found in fields(model):
         if metric := found.metadata.get("metric"):
             yield found.name, metric, found.metadata["values"]
 
 
 class BufferedHistogram:
-    """What a histogram is to be told: for runs of records, thousands a second. `flush` before a scrape.
+    """Counts for a histogram, kept until `flush`, which comes before a scrape.
 
-    A Histogram counts one by one, under two locks.
+    A Histogram takes one observation at a time, under two locks: too slow for thousands of records a second.
     """
 
     __slots__ = ("_bounds", "_counts", "_histogram", "_seconds")
 
     def __init__(self, histogram: Any, buckets: tuple[float, ...]) -> None:
-        """`histogram`: with its labels bound."""
+        """`histogram`: with its labels bound. `buckets`: those that it was made with."""
         self._histogram = histogram
         self._bounds = buckets
         self._counts = [0] * (len(buckets) + 1)
         self._seconds = 0.0
 
     def add(self, seconds: float, count: int = 1) -> None:
-        """`count` times the same."""
+        """Add `count` observations of the same time."""
         self._seconds += seconds * count
         self._counts[bisect_left(self._bounds, seconds)] += count
 
     def flush(self) -> None:
-        """Tell the histogram."""
+        """Add to the histogram what was kept."""
+        # The client has no way to add many observations at once.
         self._histogram._sum.inc(self._seconds)  # noqa: SLF001
         for bucket, count in zip(self._histogram._buckets, self._counts, strict=True):  # noqa: SLF001
             bucket.inc(count)

@@ -1,19 +1,20 @@
-"""What several replicas publish, as one text."""
+"""Metrics of several replicas as one text, in the format that Prometheus scrapes."""
 
 from collections.abc import Iterable
 
 _HEADING = b"\n# HELP "
 
 
-def merged(texts: Iterable[bytes]) -> bytes:
-    """All samples under one heading per metric, the first that one has: line by line, nothing is parsed.
+def merge_expositions(texts: Iterable[bytes]) -> bytes:
+    """Return all samples, under one heading for each metric: the first that it has.
 
-    The texts are Prometheus's, as our own replicas make them: each metric begins with its HELP, and a line
-    ends where one does, whatever is in a label.
+    Samples aren't parsed, but copied line by line. `texts`: what replicas have answered a scrape with. Each
+    metric begins with its HELP there, and a line ends where one does, whatever is in a label.
     """
     headings: dict[bytes, bytes] = {}
     samples: dict[bytes, list[bytes]] = {}
     for text in texts:
+        # A label's value may have HELP in it, but no line break: that is escaped there.
         for metric in (b"\n" + text).split(_HEADING)[1:]:
             about, kind, lines = (*metric.split(b"\n", 2), b"", b"")[:3]
             name = about.partition(b" ")[0]

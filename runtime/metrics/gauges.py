@@ -1,4 +1,4 @@
-"""What is, filled in when somebody asks."""
+"""Gauges of workers and partitions, filled in at a scrape."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from headrace.runtime.metrics.declaration import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gauges:
-    """Filled in by `processor/admin/gauges.py`. Labels aren't bound."""
+    """Gauges whose labels aren't bound: the processor fills them in when it is scraped."""
 
     in_flight: Gauge = gauge(
         "headrace_records_in_flight", "Records handed to a worker", "records", WORKER_LABELS
@@ -83,6 +83,7 @@ class Gauges:
     )
 
     def clear(self) -> None:
-        """Forget all samples: partitions leave, and so do theirs."""
+        """Drop all samples: those of partitions that have left must not stay."""
+        # Filled in anew right after, from what is here now.
         for name, _, _ in declared_in(Gauges):
             getattr(self, name).clear()

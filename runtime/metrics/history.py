@@ -1,4 +1,4 @@
-"""The last minutes of a trigger, for the admin server's page: what it did each second, and what happened."""
+"""The last minutes of a trigger, for the admin server's page: its rates, and what happened."""
 
 import time
 from collections import deque
@@ -7,30 +7,32 @@ from typing import Any, Literal
 
 from headrace.runtime.errors import one_line
 
-_MOST_SAMPLES = 600
-_MOST_EVENTS = 100
-_MOST_CHARS = 1000
+# Ten minutes, a sample each second.
+_MAX_SAMPLES = 600
+_MAX_EVENTS = 100
+_MAX_CHARS = 1000
 
 EventKind = Literal["assigned", "revoked", "restart", "halted"]
 
 
 class History:
-    """Bounded, and never of what records say."""
+    """Samples and events of one trigger: the last ones, and nothing of what records contain."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
-        """`now` gives seconds since the epoch."""
+        """`now` returns seconds since the epoch."""
         self._now = now
-        self._samples: deque[tuple[float, int, int, int]] = deque(maxlen=_MOST_SAMPLES)
-        self._events: deque[tuple[float, EventKind, str]] = deque(maxlen=_MOST_EVENTS)
+        self._samples: deque[tuple[float, int, int, int]] = deque(maxlen=_MAX_SAMPLES)
+        self._events: deque[tuple[float, EventKind, str]] = deque(maxlen=_MAX_EVENTS)
 
     def sample(self, lag: int, handled: float, failed: float) -> None:
-        """Records behind, and those that succeeded and failed since the start."""
+        """Add a sample: records behind, and those that succeeded and failed since the start."""
         self._samples.append((round(self._now(), 2), lag, int(handled), int(failed)))
 
     def note(self, kind: EventKind, text: str) -> None:
-        """It happened now."""
-        self._events.append((round(self._now(), 2), kind, one_line(text, _MOST_CHARS)))
+        """Add an event that has happened now."""
+        # One line, cut: a reason may be a traceback.
+        self._events.append((round(self._now(), 2), kind, one_line(text, _MAX_CHARS)))
 
     def json(self) -> dict[str, Any]:
-        """`samples` are [time, lag, handled, failed], `events` [time, kind, text]; oldest first."""
+        """Return `samples` [time, lag, handled, failed] and `events` [time, kind, text]; oldest first."""
         return {"samples": list(self._samples), "events": list(self._events)}

@@ -1,11 +1,11 @@
-"""What a trigger, its dispatcher and its committer count and measure."""
+"""Metrics of the runtime: one registry for each processor, and what each of its triggers counts there."""
 
 import platform
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from importlib.metadata import version
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, Summary
 from prometheus_client import Metric as Family
@@ -19,21 +19,19 @@ from headrace.runtime.metrics.declaration import (
     WORKER_LABELS,
     BufferedHistogram,
     Metric,
-    bound,
-    by,
+    bound_metric,
     counter,
     declared_in,
     histogram,
+    labelled_counter,
     nuclio_sum,
 )
 from headrace.runtime.metrics.gauges import Gauges
 from headrace.runtime.metrics.history import History
 
-_HANDLED = by(
+_HANDLED = labelled_counter(
     "result", "nuclio_processor_handled_events", "Records whose handler ended, by result", "records"
 )
-
-
 _DURATIONS = Metric(
     "summary",
     "nuclio_processor_handled_events_duration_milliseconds",
@@ -41,61 +39,43 @@ _DURATIONS = Metric(
     "milliseconds",
     WORKER_LABELS,
 )
-
-
-_GIVEN_UP = by(
+_GIVEN_UP = labelled_counter(
     "result",
     "headrace_records_given_up",
     "Records settled without success: moved to the dead letters, or skipped",
     "records",
 )
-
-
-_PRODUCED = by(
+_PRODUCED = labelled_counter(
     "result",
     "headrace_messages_produced",
     "Messages of handlers that were written, or could not be",
     "messages",
 )
-
-
-_COMMITS = by("result", "headrace_commits", "Offset commits, by result", "commits")
-
-
-_ALLOCATIONS = by(
+_COMMITS = labelled_counter("result", "headrace_commits", "Offset commits, by result", "commits")
+_ALLOCATIONS = labelled_counter(
     "result",
     "nuclio_processor_worker_allocation",
     "Runs, batches or requests that waited for a worker: less than a millisecond, longer, or in vain",
     "allocations",
 )
-
-
-_RESTARTS = by("reason", "headrace_worker_restarts", "Processes that workers have lost", "processes")
-
-
+_RESTARTS = labelled_counter(
+    "reason", "headrace_worker_restarts", "Processes that workers have lost", "processes"
+)
 RestartReason = Literal["died", "timeout", "memory", "rebalance", "lease", "refused", "silent", "reload"]
+"""Cause of the loss of a process: it died, or was killed.
 
-
-"""By itself, or killed: at a limit, for what leaves, as the lease ended, for what it said or didn't say."""
-
+At a limit (timeout, memory), for partitions that leave (rebalance), at the end of the lease, for what it said
+(refused) or didn't begin (silent), or for new code (reload).
+"""
 
 _IMMEDIATE_SECONDS = 0.001
 
 
-class Families(Protocol):
-    """Where metrics are registered."""
-
-    custom: CustomMetrics
-
-    def family(self, metric: Metric) -> Any:
-        """Its Counter, Summary or Histogram, from which `labels(...)` makes children."""
-
-
 @dataclass(slots=True, eq=False)
 class TriggerMetrics:
-    """What a trigger, its dispatcher and its committer count. Each counter is one trigger's, labels bound."""
+    """Metrics of one trigger, its dispatcher and its committer, with the trigger's labels bound."""
 
-    metrics: InitVar[Families]
+    metrics: InitVar["MetricRegistry"]
     replica: InitVar[str]
     function: str
     kind: InitVar[str]
@@ -103,21 +83,21 @@ class TriggerMetrics:
     namespace: InitVar[str] = "nuclio"
     project: InitVar[str] = "default"
     labels: tuple[str, ...] = field(init=False)
-    """The values of TRIGGER_LABELS."""
+    """Values of TRIGGER_LABELS."""
     custom: CustomMetrics = field(init=False)
-    """What its handler counts by itself, which is shown with `owner`."""
+    """Custom metrics of its handler, which are shown with the labels `owner`."""
     owner: Owner = field(init=False)
 
     history: History = field(init=False, default_factory=History)
     _handler_times: BufferedHistogram = field(init=False)
     _latencies: BufferedHistogram = field(init=False)
     _allocated: list[int] = field(init=False, default_factory=lambda: [0, 0])
-    """At once, and later."""
+    """Allocations at once, and later."""
     _waited_seconds: float = field(init=False, default=0.0)
     _available_share: float = field(init=False, default=0.0)
 
-    handled_success: Counter = bound(_HANDLED, "success")
-    handled_failure: Counter = bound(_HANDLED, "failure")
+    handled_success: Counter = bound_metric(_HANDLED, "success")
+    handled_failure: Counter = bound_metric(_HANDLED, "failure")
     _of_workers: dict[int, Any] = field(init=False, default_factory=dict)
     handler_seconds: Histogram = histogram(
         "headrace_handler_duration_seconds",
@@ -134,9 +114,9 @@ class TriggerMetrics:
         "headrace_retries", "Records delivered once more, after a failed attempt", "records"
     )
     timeouts: Counter = counter("headrace_timeouts", "Handlers that ran past eventTimeout", "records")
-    allocated_at_once: Counter = bound(_ALLOCATIONS, "success_immediate")
-    allocated_later: Counter = bound(_ALLOCATIONS, "success_after_wait")
-    not_allocated: Counter = bound(_ALLOCATIONS, "error_timeout")
+    allocated_at_once: Counter = bound_metric(_ALLOCATIONS, "success_immediate")
+    allocated_later: Counter = bound_metric(_ALLOCATIONS, "success_after_wait")
+    not_allocated: Counter = bound_metric(_ALLOCATIONS, "error_timeout")
     allocations: Any = nuclio_sum(
         "nuclio_processor_worker_allocation_count", "All of those, as Nuclio counts them", "allocations"
     )
@@ -150,21 +130,21 @@ class TriggerMetrics:
         "The sum, over all allocations, of the part of workers that were idle",
         "percent",
     )
-    restarts_died: Counter = bound(_RESTARTS, "died")
-    restarts_timeout: Counter = bound(_RESTARTS, "timeout")
-    restarts_memory: Counter = bound(_RESTARTS, "memory")
-    restarts_rebalance: Counter = bound(_RESTARTS, "rebalance")
-    restarts_lease: Counter = bound(_RESTARTS, "lease")
-    restarts_refused: Counter = bound(_RESTARTS, "refused")
-    restarts_silent: Counter = bound(_RESTARTS, "silent")
-    restarts_reload: Counter = bound(_RESTARTS, "reload")
+    restarts_died: Counter = bound_metric(_RESTARTS, "died")
+    restarts_timeout: Counter = bound_metric(_RESTARTS, "timeout")
+    restarts_memory: Counter = bound_metric(_RESTARTS, "memory")
+    restarts_rebalance: Counter = bound_metric(_RESTARTS, "rebalance")
+    restarts_lease: Counter = bound_metric(_RESTARTS, "lease")
+    restarts_refused: Counter = bound_metric(_RESTARTS, "refused")
+    restarts_silent: Counter = bound_metric(_RESTARTS, "silent")
+    restarts_reload: Counter = bound_metric(_RESTARTS, "reload")
     durations: Summary = field(init=False, metadata={"metric": _DURATIONS, "values": None})
     workers_killed: Counter = counter(
         "headrace_workers_killed",
         "Workers killed because a handler outlasted its wait at a rebalance or a stop",
         "processes",
     )
-    nonsense: Counter = counter(
+    protocol_violations: Counter = counter(
         "headrace_workers_refused",
         "Workers killed because they said what they can't know: something writes to their socket or memory",
         "processes",
@@ -200,8 +180,8 @@ class TriggerMetrics:
         "Firings of a cron trigger that came while as many as may run at a time did",
         "firings",
     )
-    moved: Counter = bound(_GIVEN_UP, "moved")
-    skipped: Counter = bound(_GIVEN_UP, "skipped")
+    moved: Counter = bound_metric(_GIVEN_UP, "moved")
+    skipped: Counter = bound_metric(_GIVEN_UP, "skipped")
     not_moved: Counter = counter(
         "headrace_dead_letter_failures",
         "Dead letters that could not be written; each is tried again",
@@ -213,10 +193,10 @@ class TriggerMetrics:
         "Joins of the group that failed with all their retries (rebalanceRetryMax)",
         "joins",
     )
-    produced: Counter = bound(_PRODUCED, "success")
-    not_produced: Counter = bound(_PRODUCED, "failure")
-    commits_done: Counter = bound(_COMMITS, "success")
-    commits_failed: Counter = bound(_COMMITS, "failure")
+    produced: Counter = bound_metric(_PRODUCED, "success")
+    not_produced: Counter = bound_metric(_PRODUCED, "failure")
+    commits_done: Counter = bound_metric(_COMMITS, "success")
+    commits_failed: Counter = bound_metric(_COMMITS, "failure")
     commit_seconds: Histogram = histogram(
         "headrace_commit_duration_seconds", "How long a commit took that the source has answered"
     )
@@ -232,11 +212,12 @@ class TriggerMetrics:
     )
 
     def __post_init__(  # noqa: PLR0913, PLR0917  # the values of labels
-        self, metrics: Families, replica: str, kind: str, trigger: str, namespace: str, project: str
+        self, metrics: "MetricRegistry", replica: str, kind: str, trigger: str, namespace: str, project: str
     ) -> None:
         self.labels = (replica, namespace, project, self.function, kind, trigger)
         self.custom = metrics.custom
         self.owner = tuple(zip(TRIGGER_LABELS, self.labels, strict=True))
+        # Children are made now, so that a scrape shows each of them from the start, at 0.
         for name, metric, values in declared_in(TriggerMetrics):
             family = metrics.family(metric)
             setattr(self, name, family if values is None else family.labels(*self.labels, *values))
@@ -245,24 +226,25 @@ class TriggerMetrics:
 
     @property
     def named(self) -> tuple[str, str]:
-        """The function's name and its namespace."""
+        """Name of the function, and its namespace."""
         return self.function, self.labels[TRIGGER_LABELS.index("namespace")]
 
     def on_allocated(self, waited_seconds: float, available_share: float) -> None:
-        """A worker got something, while that share of all workers was idle."""
+        """Count a worker that got something, while that share of all workers was idle."""
         self._allocated[waited_seconds >= _IMMEDIATE_SECONDS] += 1
         self._waited_seconds += waited_seconds
         self._available_share += available_share
 
     @property
     def handled(self) -> tuple[float, float]:
-        """How many records have succeeded, and failed."""
+        """Numbers of records that have succeeded, and failed."""
+        # The client offers no way to read a counter.
         counters: Any = self.handled_success, self.handled_failure
         succeeded, failed = (counter._value.get() for counter in counters)  # noqa: SLF001  # no other way
         return succeeded, failed
 
     def flush(self) -> None:
-        """What was counted for runs of records, to the client: before a scrape."""
+        """Pass on to the metrics client what was counted for runs of records: before a scrape."""
         self._handler_times.flush()
         self._latencies.flush()
         self.allocated_at_once.inc(self._allocated[0])
@@ -273,30 +255,33 @@ class TriggerMetrics:
         self._allocated, self._waited_seconds, self._available_share = [0, 0], 0.0, 0.0
 
     def on_not_allocated(self) -> None:
-        """No worker was free in time."""
+        """Count a request for which no worker was free in time."""
         self.not_allocated.inc()
         self.allocations.inc()
 
     def on_restart(self, worker_index: int, reason: RestartReason) -> None:
-        """A worker has lost its process."""
+        """Count a process that a worker has lost."""
         self.history.note("restart", f"worker {worker_index}: {reason}")
         counted: Counter = getattr(self, f"restarts_{reason}")
         counted.inc()
 
     def on_latency(self, timestamp_ms: int | None, count: int) -> None:
-        """So many records were handled, the first of which was made then; not known: None, or below 0."""
+        """Count records that were handled together. `timestamp_ms`: of the first; None or below 0: none."""
         if timestamp_ms is not None and timestamp_ms >= 0:
             self._latencies.add(max(0.0, time.time() - timestamp_ms / 1e3), count)
 
     def on_handled(self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()) -> None:
-        """So many records of a worker took so long; of some of them it is known how long each did."""
+        """Count records of a worker, and the time that they took; `each_ns`: of some, each one's own."""
+        # A worker measures a run as a whole, and of it the slowest record: the others count with their mean.
         for took_ns in each_ns:
             self._handler_times.add(took_ns / 1e9)
         if others := count - len(each_ns):
             self._handler_times.add(max(0, handler_ns - sum(each_ns)) / others / 1e9, others)
+        # Kept: to find a child by its labels takes longer than to add to it.
         of_worker = self._of_workers.get(worker_index)
         if of_worker is None:
             of_worker = self._of_workers[worker_index] = self.durations.labels(*self.labels, worker_index)
+        # A Summary takes one observation at a time; this is one for a run.
         of_worker._count.inc(count)  # noqa: SLF001
         of_worker._sum.inc(handler_ns / 1e6)  # noqa: SLF001
 
@@ -304,8 +289,6 @@ class TriggerMetrics:
 BUILD_INFO = Metric(
     "gauge", "headrace_build_info", "1, with what runs as labels", "", ("replica", "version", "python")
 )
-
-
 METRICS = tuple(
     dict.fromkeys(
         [metric for model in (TriggerMetrics, Gauges) for _, metric, _ in declared_in(model)] + [BUILD_INFO]
@@ -314,10 +297,11 @@ METRICS = tuple(
 
 
 class MetricRegistry:
-    """All of METRICS, and `process_*` of the processor itself."""
+    """Registry of one processor: all of METRICS, custom metrics, and `process_*` of the processor itself."""
 
     def __init__(self, replica: str = "") -> None:
         self.registry = CollectorRegistry()
+        # All of them now: a scrape lists what has no samples yet as well.
         self._families = {metric: metric.register(self.registry) for metric in METRICS}
         self.gauges = Gauges(**{name: self._families[metric] for name, metric, _ in declared_in(Gauges)})
         self.family(BUILD_INFO).labels(replica, version("headrace"), platform.python_version()).set(1)
@@ -326,19 +310,19 @@ class MetricRegistry:
         self.registry.register(self.custom)
 
     def family(self, metric: Metric) -> Any:
-        """Its Counter or Gauge, from which `labels(...)` makes children."""
+        """Return the metric's Counter, Gauge, Histogram or Summary; its `labels(...)` makes children."""
         return self._families[metric]
 
 
 class _Process(Collector):
-    """The client's `process_*`, with the label that tells replicas apart."""
+    """Metrics `process_*` of the client, with the label that tells replicas apart."""
 
     def __init__(self, replica: str) -> None:
         self._collector = ProcessCollector(registry=None)
         self._labels = {"replica": replica}
 
     def collect(self) -> Iterator[Family]:
-        """Called by the registry."""
+        """Yield the families, for a scrape."""
         for family in self._collector.collect():
             family.samples = [sample._replace(labels=self._labels) for sample in family.samples]
             yield family

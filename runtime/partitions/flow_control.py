@@ -1,77 +1,187 @@
-"""How many records of a partition may be held."""
+"""Flow control of one partition: how much of it may be fetched, and handed out, before some is settled."""
 
 import sys
 from dataclasses import dataclass
-from typing import Protocol
 
-from headrace.runtime.config.delivery_policy import DeliveryPolicy
-from headrace.runtime.partitions.offsets.awaiting_ack import AwaitingAck
-from headrace.runtime.partitions.offsets.batch_plan import BatchPlan
-from headrace.runtime.partitions.offsets.failed_records import FailedRecords
-from headrace.runtime.partitions.offsets.ledger import Ledger
+from headrace.runtime.config.delivery_policy import BatchPolicy, DeliveryPolicy
 from headrace.runtime.partitions.partition_lane import PartitionLane
 
+NO_LIMIT = sys.maxsize
 MOST_OUT_OF_ORDER = 400
+"""Settled spans above a commit that its text has place for, at the 4,096 characters that brokers take by
+default."""
+_TEXT_HEAD_CHARS, _SPAN_CHARS = 96, 9
+MOST_IN_FLIGHT = 2_000
+"""Records of one partition at workers where only handler times limit them: so many quick ones keep two
+busy."""
+AHEAD_BYTES = 1 << 19
+"""Undecoded bytes of a partition that may wait: enough to keep workers busy during a fetch."""
+_BATCHES_PART = 3 / 8
+"""The part of a partition's share that its batches may take, whatever the other partitions hold."""
+# Parts of a partition's share that decoded records may take. The rest is for what comes undecoded, and among
+# chunks also for the decoded records that are at workers.
+_DECODED_PART, _DECODED_AMONG_CHUNKS_PART = 2, 4
 
 
-"""What 4,096 characters of a commit's text have place for, which is what brokers take by default."""
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """How much of undecoded chunks may wait for workers.
 
+    That is `bytes`, or `most_bytes` while fewer than `least_count` records wait: a batch has to fill up.
+    """
 
-_HEAD_CHARS, _SPAN_CHARS = 96, 9
+    bytes: int
+    least_count: int = 0
+    most_bytes: int = 0
+
+    @classmethod
+    def of(cls, share_bytes: int, batch: BatchPolicy | None) -> "ReadAhead":
+        """Return how much suits a partition that may hold `share_bytes`."""
+        ahead_bytes = min(AHEAD_BYTES, share_bytes)
+        if batch is None:
+            return cls(ahead_bytes)
+        # One batch is filled while another one is handled, as far as the share goes.
+        return cls(ahead_bytes, 2 * batch.size, max(ahead_bytes, int(share_bytes * _BATCHES_PART)))
 
 
 @dataclass(frozen=True, slots=True)
 class FlowLimit:
-    """Records of one partition, at most."""
+    """Numbers of records of one partition that may be fetched and handed out before some are settled.
+
+    The methods take the partition's lane, which knows what waits and what is in flight. Ranges of offsets
+    have no limit: nothing of them is fetched, and one is out at a time.
+    """
 
     waiting: int
-    """For a worker, decoded; where all are decoded: fetched and not settled."""
+    """Decoded records that may wait for a worker; where all are decoded: be fetched and not settled."""
     in_flight: int
-    """Handed out and not settled."""
+    """Records that may be handed out and not settled."""
     acked_at_once: int
-    """The same while nothing waits for an ack, as each is acked before its handler returns."""
+    """The same while no record waits for an ack, as each is acked before its handler returns."""
     out_of_order: int = MOST_OUT_OF_ORDER
-    """Where records may overtake each other: spans that were settled before something below them, and records
+    """Where records may overtake each other: spans settled before something below them, and records in flight
     that may become one."""
+    read_ahead: ReadAhead | None = None
+    """For a partition that is fetched as undecoded chunks: how many bytes of them may wait."""
 
     @classmethod
-    def of(cls, capacity: int) -> "FlowLimit":
-        """The same for each."""
-        return cls(capacity, capacity, capacity)
+    def of(cls, capacity: int, read_ahead: ReadAhead | None = None) -> "FlowLimit":
+        """Return the limit that has `capacity` for each number."""
+        return cls(capacity, capacity, capacity, read_ahead=read_ahead)
 
-    def within(self, most: int) -> "FlowLimit":
-        """None is more than that."""
+    def within(self, most: int, read_ahead: ReadAhead | None = None) -> "FlowLimit":
+        """Return the same with no number above `most`, and with that `read_ahead`."""
         waiting, in_flight = min(most, self.waiting), min(most, self.in_flight)
-        return FlowLimit(waiting, in_flight, min(most, self.acked_at_once), self.out_of_order)
+        return FlowLimit(waiting, in_flight, min(most, self.acked_at_once), self.out_of_order, read_ahead)
 
+    def to_fetch(self, lane: PartitionLane) -> int:
+        """Return how many records may be fetched now.
 
-def most_out_of_order(max_text_chars: int) -> int:
-    """How many spans a commit whose text has at most so many characters can tell of."""
-    return min(MOST_OUT_OF_ORDER, max(1, (max_text_chars - _HEAD_CHARS) // _SPAN_CHARS))
+        That is none or at least half of `waiting`, so that the limit holds exactly and fetches come in
+        batches; of chunks, all that a fetch brings. Less only where nothing that is held moves by itself: a
+        handler may collect just that many records before it acks. A planned batch has room as a whole,
+        whatever its size.
+        """
+        offsets, buffer = lane.offsets, lane.buffer
+        if buffer.holds_ranges:
+            return 0
+        if lane.is_keyed:
+            # A key that waits for its next attempt isn't all of them: others are fetched past it.
+            free = self.waiting - offsets.ledger.open_count
+            is_moving = lane.out_count > 0 or lane.is_deliverable
+            return max(free, 0) if 2 * free >= self.waiting or not is_moving else 0
+        missing = 0 if offsets.plan.planned is None else missing_of_plan(lane)
+        if self.read_ahead is not None:
+            if missing:
+                return missing
+            free = self.waiting - buffer.decoded_count
+            is_full = self.left_bytes(lane) <= 0
+            return 0 if is_full or 2 * free < self.waiting else free
+        if missing:
+            return max(missing, self.waiting // 2)
+        free = self.waiting - offsets.ledger.open_count
+        return max(free, 0) if 2 * free >= self.waiting or lane.is_idle else 0
 
+    def may_grow(self, lane: PartitionLane) -> bool:
+        """Whether more may come to what waits: by a fetch, or as the log of a partition of ranges grows."""
+        return lane.buffer.holds_ranges or self.to_fetch(lane) > 0
 
-MOST_IN_FLIGHT = 2_000
+    def left_bytes(self, lane: PartitionLane) -> int:
+        """Return how many bytes of chunks may still come.
 
+        Below 0 where a fetch has brought more than that.
+        """
+        ahead, buffer = self.read_ahead, lane.buffer
+        if ahead is None:
+            return NO_LIMIT
+        most_bytes = ahead.most_bytes if buffer.count < ahead.least_count else ahead.bytes
+        return most_bytes - buffer.size_bytes
 
-"""Of one partition, where handlers' time alone says how many: so many quick ones keep two workers busy."""
+    def to_hand_out(self, lane: PartitionLane) -> int:
+        """Return how many of the records that wait may be handed out now."""
+        if lane.buffer.holds_ranges:
+            return 0 if lane.in_flight_count or _waits_for_range(lane) else NO_LIMIT
+        is_limited = self.in_flight < self.waiting or self.read_ahead is not None
+        left = self.left_in_flight(lane) if is_limited else NO_LIMIT
+        if lane.is_keyed:
+            # A commit has to tell of all that has succeeded, or it would run again where this process dies.
+            return min(self.left_to_overtake(lane), left)
+        if self.read_ahead is not None and lane.in_flight_count and 2 * left < self._most_in_flight(lane):
+            return 0  # behind others only half of all at least, so that runs are long
+        return left
+
+    def left_in_flight(self, lane: PartitionLane) -> int:
+        """Return how many may be handed out by number alone, whatever has to be kept in order.
+
+        Nothing else counts for the record that holds up the commit.
+        """
+        if lane.buffer.holds_ranges:
+            return NO_LIMIT
+        most = self.in_flight
+        if self.read_ahead is not None:
+            most = self._most_in_flight(lane)
+        elif most >= self.waiting:
+            return NO_LIMIT  # what is fetched has been limited already
+        # What is open and doesn't wait is at workers, or waits for an ack.
+        return max(0, most - lane.offsets.ledger.open_count + _waiting_count(lane))
+
+    def left_to_overtake(self, lane: PartitionLane) -> int:
+        """Return how many more records of a keyed partition may overtake others."""
+        return max(0, self.out_of_order - lane.offsets.ledger.settled_span_count - lane.out_count)
+
+    def is_used_up(self, lane: PartitionLane) -> bool:
+        """Whether nothing more is handed out before some is settled."""
+        if lane.buffer.holds_ranges:
+            return not lane.in_flight_count and lane.buffer.count > 0  # it waits for the ack of the last one
+        if self.read_ahead is not None:
+            return not (lane.in_flight_count or self.left_in_flight(lane))
+        if lane.is_idle:  # all that is held waits for acks
+            return not self.to_fetch(lane)
+        return not (lane.out_count or self.to_hand_out(lane))
+
+    def _most_in_flight(self, lane: PartitionLane) -> int:
+        is_at_once = lane.offsets.acks_at_once and not lane.offsets.awaiting_ack
+        return self.acked_at_once if is_at_once else self.in_flight
 
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """How much is held."""
+    """How much of a stream is held, as a trigger's settings say it."""
 
     buffered: int
-    """Records of one partition that may wait for a worker, decoded."""
+    """Decoded records of one partition that may wait for a worker."""
     in_flight: int
     """Records of one partition that may be handed out and not settled; 0: as many as suit."""
     name: str
-    """Of the setting that bounds what waits for acks."""
+    """The setting that limits what waits for acks, for people."""
     max_buffered_bytes: int
+    """Bytes of all partitions together."""
 
     def of_partition(self, policy: DeliveryPolicy, worker_count: int) -> FlowLimit:
-        """Where nobody has said what is in flight, workers get what they run in some milliseconds.
+        """Return the limit of each partition, as far as bytes allow it.
 
-        But what stays open after its handler, for an ack or a transaction, is bounded as what waits here.
+        Where no setting says what may be in flight, workers get what they run in some milliseconds. But what
+        stays open after its handler, for an ack or a transaction, is limited as what waits here.
         """
         two_batches = 2 * policy.batch.size if policy.batch else 0  # one fills while another one is handled
         least = two_batches
@@ -87,227 +197,42 @@ class StreamLimits:
         return FlowLimit(waiting, waiting if policy.ack_mode.is_explicit else most, most)
 
 
-NO_LIMIT = sys.maxsize
+def most_in_share(share_bytes: int, record_bytes: int, *, is_decoded: bool, are_chunks: bool) -> int:
+    """Return how many records of that size a partition may hold of its `share_bytes`; one at least.
+
+    `are_chunks`: its source brings undecoded chunks, perhaps among decoded records.
+    """
+    part = 1
+    if is_decoded:
+        part = _DECODED_AMONG_CHUNKS_PART if are_chunks else _DECODED_PART
+    return max(1, share_bytes // part // record_bytes)
 
 
-class Held(Protocol):
-    """What a bound is reckoned from: an assigned partition."""
-
-    @property
-    def lane(self) -> PartitionLane: ...
-    @property
-    def ledger(self) -> Ledger: ...
-    @property
-    def plan(self) -> BatchPlan: ...
-    @property
-    def failed(self) -> FailedRecords: ...
-    @property
-    def unacked(self) -> AwaitingAck: ...
-    @property
-    def acks_at_once(self) -> bool: ...
-    @property
-    def bounds(self) -> FlowLimit: ...
-    @property
-    def to_hand_out(self) -> int: ...
-    @property
-    def is_loose(self) -> bool: ...
+def most_out_of_order(max_text_chars: int) -> int:
+    """Return how many spans a commit can tell of whose text has at most so many characters."""
+    return min(MOST_OUT_OF_ORDER, max(1, (max_text_chars - _TEXT_HEAD_CHARS) // _SPAN_CHARS))
 
 
-def decoded_in(held: Held) -> tuple[int, int]:
-    """How many decoded records wait in it, and about how many bytes they take."""
-    buffers = [lane.buffer for lane in held.lane.parts]
-    return sum(it.decoded_count for it in buffers), sum(it.decoded_bytes for it in buffers)
+def missing_of_plan(lane: PartitionLane) -> int:
+    """Return how many offsets are still to be fetched of the planned batch that goes next."""
+    return lane.offsets.plan.missing_from(lane.offsets.ledger.position, lane.buffer.next_offset)
 
 
-def missing_of_plan(held: Held) -> int:
-    """How many offsets are still to be fetched of the planned batch that goes next."""
-    return held.plan.missing_from(held.ledger.position, held.lane.buffer.next_offset)
+def _waiting_count(lane: PartitionLane) -> int:
+    """Return how many records wait, of all parts."""
+    return sum(part.buffer.count for part in lane.parts) if lane.is_keyed else lane.buffer.count
 
 
-def _handed_out(held: Held) -> int:
-    """Records at workers, and those that wait for acks."""
-    return held.ledger.open_count - sum(lane.buffer.count for lane in held.lane.parts)
+def _waits_for_range(lane: PartitionLane) -> bool:
+    """Whether the next range waits for the ack of another one.
 
-
-class Room(Protocol):
-    """One of those below."""
-
-    bounds: FlowLimit
-
-    def to_fetch(self, held: Held) -> int:
-        """How many records may be fetched now."""
-
-    def left_bytes(self, held: Held) -> int:
-        """How much more may wait, where bytes bound it; below 0 where a fetch has brought more than that."""
-
-    def may_grow(self, held: Held) -> bool:
-        """Whether more may come to what waits."""
-
-    def to_hand_out(self, held: Held) -> int:
-        """How many of those that wait may be handed out now."""
-
-    def left_in_flight(self, held: Held) -> int:
-        """How many of them, by number alone: for the record that holds up the commit nothing else counts."""
-
-    def is_used_up(self, held: Held) -> bool:
-        """Nothing more is handed out before some is settled."""
-
-
-class RecordRoom:
-    """Decoded records."""
-
-    def __init__(self, bounds: FlowLimit) -> None:
-        self.bounds = bounds
-
-    def to_fetch(self, held: Held) -> int:
-        """Half of all at least, so that the bound holds exactly and fetches come in batches.
-
-        Less only where all that is held waits for acks: a handler may collect just that many before it acks.
-        The whole of a planned batch always has room.
-        """
-        if missing := missing_of_plan(held):
-            return max(missing, self.bounds.waiting // 2)
-        room = self.bounds.waiting - held.ledger.open_count
-        return max(room, 0) if 2 * room >= self.bounds.waiting or held.lane.is_idle else 0
-
-    def left_bytes(self, held: Held) -> int:
-        """Its owner sets the bounds by bytes."""
-        return NO_LIMIT
-
-    def may_grow(self, held: Held) -> bool:
-        """By a fetch."""
-        return self.to_fetch(held) > 0
-
-    def to_hand_out(self, held: Held) -> int:
-        """What is fetched may go, as far as its bound."""
-        return self.left_in_flight(held)
-
-    def left_in_flight(self, held: Held) -> int:
-        """By number alone."""
-        if self.bounds.in_flight >= self.bounds.waiting:
-            return NO_LIMIT
-        return max(0, self.bounds.in_flight - _handed_out(held))
-
-    def is_used_up(self, held: Held) -> bool:
-        """All that it may hold is there, and none of it waits for a worker; or all that may be out is."""
-        if held.lane.is_idle:
-            return not self.to_fetch(held)
-        return not (held.lane.out_count or self.to_hand_out(held))
-
-
-class LooseRoom(RecordRoom):
-    """Decoded records that overtake each other, no further than a commit can tell."""
-
-    def to_fetch(self, held: Held) -> int:
-        """As above, or what there is room for where nothing moves: a key that stands isn't all of them."""
-        room = self.bounds.waiting - held.ledger.open_count
-        is_moving = held.lane.out_count > 0 or held.lane.is_deliverable
-        return max(room, 0) if 2 * room >= self.bounds.waiting or not is_moving else 0
-
-    def to_hand_out(self, held: Held) -> int:
-        """And so that nothing that has succeeded is forgotten where this process dies."""
-        return min(_may_overtake(held), super().to_hand_out(held))
-
-
-@dataclass(frozen=True, slots=True)
-class ReadAhead:
-    """How much of undecoded chunks may wait: `bytes`; `most_bytes` below so many records, for a batch."""
-
-    bytes: int
-    least_count: int = 0
-    most_bytes: int = 0
-
-
-class ChunkRoom:
-    """Undecoded chunks, of which bytes bound what waits."""
-
-    def __init__(self, bounds: FlowLimit, ahead: ReadAhead) -> None:
-        self.bounds = bounds
-        self._ahead = ahead
-
-    def to_fetch(self, held: Held) -> int:
-        """Of chunks, all that a fetch has brought or nothing; of decoded records, so many.
-
-        The whole of a planned batch always has room.
-        """
-        if missing := missing_of_plan(held):
-            return missing
-        room = self.bounds.waiting - held.lane.buffer.decoded_count
-        is_full = self.left_bytes(held) <= 0
-        return 0 if is_full or 2 * room < self.bounds.waiting else room
-
-    def left_bytes(self, held: Held) -> int:
-        """Of those that the constructor was given."""
-        buffer, ahead = held.lane.buffer, self._ahead
-        most_bytes = ahead.most_bytes if buffer.count < ahead.least_count else ahead.bytes
-        return most_bytes - buffer.size_bytes
-
-    def may_grow(self, held: Held) -> bool:
-        """By a fetch."""
-        return self.to_fetch(held) > 0
-
-    def to_hand_out(self, held: Held) -> int:
-        """Behind others only half of all at least, so that runs are long."""
-        room = self.left_in_flight(held)
-        is_much = 2 * room >= self._most_in_flight(held)
-        return room if is_much or not held.lane.in_flight_count else 0
-
-    def left_in_flight(self, held: Held) -> int:
-        """By number alone."""
-        return max(0, self._most_in_flight(held) - _handed_out(held))
-
-    def is_used_up(self, held: Held) -> bool:
-        """All that may be handed out is, and none of it runs."""
-        return not (held.lane.in_flight_count or self.left_in_flight(held))
-
-    def _most_in_flight(self, held: Held) -> int:
-        is_at_once = held.acks_at_once and not held.unacked
-        return self.bounds.acked_at_once if is_at_once else self.bounds.in_flight
-
-
-def is_out_of_order(held: Held) -> bool:
-    """So many records have overtaken others that a commit can't tell of more: none of them goes on."""
-    return held.is_loose and not _may_overtake(held) and held.ledger.settled_span_count > held.lane.out_count
-
-
-def _may_overtake(held: Held) -> int:
-    return max(0, held.bounds.out_of_order - held.ledger.settled_span_count - held.lane.out_count)
-
-
-class RangeRoom:
-    """Ranges of offsets: nothing is fetched, and one range is out at a time until it is acked."""
-
-    bounds = FlowLimit(0, 0, 0)
-
-    def to_fetch(self, held: Held) -> int:
-        """Nothing."""
-        return 0
-
-    def left_bytes(self, held: Held) -> int:
-        """Nothing is fetched."""
-        return NO_LIMIT
-
-    def may_grow(self, held: Held) -> bool:
-        """Offsets take no room."""
-        return True
-
-    def to_hand_out(self, held: Held) -> int:
-        """So that a new owner could still repeat the last one; one that failed waits for no ack of others.
-
-        But for the range that it follows on, as the halves of one do: a plan can't say that both are open. A
-        new owner would join them, and an ack that somebody has kept, by the last offset of the upper one,
-        would settle both.
-        """
-        next_offset = held.lane.buffer.next_offset
-        is_held_up = bool(held.unacked) and (
-            next_offset not in held.failed or any(end == next_offset for _, end in held.unacked.ranges())
-        )
-        return 0 if held.lane.in_flight_count or is_held_up else NO_LIMIT
-
-    def left_in_flight(self, held: Held) -> int:
-        """They aren't counted."""
-        return NO_LIMIT
-
-    def is_used_up(self, held: Held) -> bool:
-        """The next one waits for the ack of the last."""
-        return not held.lane.in_flight_count and held.lane.buffer.count > 0
+    A new owner could still repeat the last range, so the next one waits for its ack. A range that failed
+    waits for none, but for that of the range right before it, as the other half of one: a plan can't say that
+    both are open. A new owner would join them, and an ack that somebody has kept, by the last offset of the
+    upper one, would settle both.
+    """
+    awaiting_ack, next_offset = lane.offsets.awaiting_ack, lane.buffer.next_offset
+    if not awaiting_ack:
+        return False
+    is_fresh = next_offset not in lane.offsets.failed
+    return is_fresh or any(end == next_offset for _, end in awaiting_ack.ranges())

@@ -1,15 +1,17 @@
-"""How a partition is named: topic and number, as people read them."""
+"""The names of a partition, and of the log that its offsets are of."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
-from headrace.runtime.wire.records import is_another_log
+from headrace.runtime.wire.outcomes import is_another_log
+
+_MOST_DIGITS = 9  # anybody may write a stamp, and int() raises where a text has thousands of them
 
 
 class PartitionKey(NamedTuple):
-    """What all assignments of a partition share. Sorts by topic, then number."""
+    """The name that all assignments of a partition share. Sorts by topic, then number."""
 
     topic: str
     partition: int
@@ -19,7 +21,10 @@ class PartitionKey(NamedTuple):
 
 
 def describe_partitions(keys: Iterable[tuple[str, int]]) -> str:
-    """`orders/0-3, orders/7`: consecutive numbers of a topic as one range; `none` where there are none."""
+    """Return `orders/0-3, orders/7`: consecutive numbers of a topic as one range.
+
+    `none` where there are none.
+    """
     return ", ".join(_ranges(sorted(keys))) or "none"
 
 
@@ -31,15 +36,12 @@ def _ranges(ordered: list[tuple[str, int]]) -> Iterator[str]:
         yield f"{topic}/{first}" if first == last else f"{topic}/{first}-{last}"
 
 
-_MOST_DIGITS = 9
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionLog:
-    """`id`: by its source; empty where that says none.
+    """The log that a partition's offsets are of: one made anew, or cut, has others under the same numbers.
 
-    `cuts`: the offsets from which on others have taken the places of what was there, as far as this process
-    has seen, in order of time.
+    `id`: by its source; empty where that says none. `cuts`: the offsets from which on others have taken the
+    places of what was there, as far as this process has seen, in order of time.
     """
 
     id: str = ""
@@ -47,25 +49,30 @@ class PartitionLog:
 
     @property
     def stamp(self) -> str:
-        """What those are given who name its records later."""
+        """The text by which acks and nacks name the log later."""
         return f"{self.id}:{len(self.cuts)}"
 
     def has(self, stamp: str, offset: int) -> bool:
-        """Whether what had this offset in the log of that stamp has it here. Empty: whoever asks can't tell.
+        """Whether the record that had this offset in the log of that stamp has it here.
 
-        The stamp may be any text, and of a process that saw other cuts: then its id decides.
+        An empty stamp is of any log. It may be any text, and of a process that saw other cuts: then its id
+        decides.
         """
-        seen = stamp.rpartition(":")[2]
+        seen = stamp.rpartition(":")[2]  # how many cuts there were when the record was handed out
         is_known = seen.isdecimal() and len(seen) <= _MOST_DIGITS
         later = self.cuts[int(seen) :] if is_known else ()
         return not is_another_log(stamp, self.stamp) and all(offset < cut for cut in later)
 
     def renamed(self, new_id: str) -> "PartitionLog":
-        """As its source names it now: another log, where that is another id."""
+        """Return the log as its source names it now: another log, where that is another id."""
         if self.id and new_id and new_id != self.id:
             return PartitionLog(new_id)
         return replace(self, id=new_id or self.id)
 
     def cut(self, offset: int) -> "PartitionLog":
-        """From there on it has other records."""
+        """Return the log with other records from `offset` on."""
         return replace(self, cuts=(*self.cuts, offset))
+
+
+NO_LOG = PartitionLog()
+"""The log of a source that names none, before any cut."""

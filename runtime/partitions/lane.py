@@ -1,271 +1,232 @@
-"""A lane: records that one worker runs in order, as dispatcher, allocators and workers see them."""
+"""A lane: an ordered queue of records that one worker runs, as dispatcher, allocators and workers see it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import count
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from headrace.runtime.partitions.chunk import Chunk
+from headrace.runtime.partitions.chunk import Chunk, Records
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.interval_set import Span
 from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.reply import Reply
 
 CutShort = Literal["late", "died"]
-
-
 """Why a handler doesn't end by itself: it runs past eventTimeout, or its worker has died."""
-
 
 _ids = count()
 
 
 def next_lane_id() -> int:
-    """Never used before by this processor, as far as its workers remember."""
+    """Return an id that this processor has not used before, as far as its workers remember."""
     return next(_ids) % 2**32
 
 
-class Offered(Protocol):
-    """What a lane is to those who choose the next one for a worker."""
+class Lane(ABC):
+    """A queue of records of which all that is in flight is at one worker, in order.
+
+    Its dispatcher alone calls the methods, on its event loop. None of them blocks. After a failure, and after
+    a recall, it gives out nothing until the last record in flight is settled or back: only then is it known
+    what comes first. The defaults are those of a lane whose events nobody waits for, at workers of its own
+    trigger.
+    """
+
+    id: int
+    """The lane's number on the wire."""
+    key: PartitionKey
+    """Where its records come from, for handlers, people and static allocation."""
+    log: str = ""
+    """The stamp of the log that its offsets are of; empty where it is of none."""
+    source: int = 0
+    """Which of the triggers that share its worker it is of; 0: the one that has the workers."""
+    epoch: int
+    """A number that rises with each failure: what a worker still has of an older one comes back unstarted."""
+    worker_index: int | None
+    """The worker to which its records went last."""
+    in_flight_count: int
+    """How many records are at that worker."""
+    is_recalled: bool
+    """Whether some of them were asked to come back."""
+
+    # ---- what allocators ask
 
     @property
-    def whole(self) -> "Lane":
-        """What workers are offered and told of: itself, or where each key has a lane, that of them all."""
+    def whole(self) -> Any:
+        """The lane that workers are offered and told of: itself, or of a key's lane that of all keys."""
+        return self
 
     @property
+    @abstractmethod
     def is_deliverable(self) -> bool:
         """Whether the next record may be handed out now."""
 
     @property
     def goes_alone(self) -> bool:
-        """The next record may kill its worker: nothing else is to run beside it."""
+        """Whether the next record may kill its worker: nothing else is to run beside it."""
+        return False
 
     @property
     def next_chunk(self) -> Chunk | None:
-        """What the next record is part of, where it is undecoded."""
+        """The chunk that the next record is part of, where it is undecoded."""
+        return None
 
-    def ready(self) -> "Lane":
-        """It may be handed out: what to offer to workers for that."""
+    def ready(self) -> Any:
+        """Return the lane to offer to workers, as a record of this one may be handed out."""
+        return self
 
-    def next_part(self) -> "Lane":
-        """What a worker gets now: itself, or of a whole the lane of one key."""
+    def next_part(self) -> Any:
+        """Return the lane that a worker gets now: itself, or of a whole the lane of one key."""
+        return self
 
-
-class Lane(Offered, Protocol):
-    """Its dispatcher alone calls the methods, on its event loop. None of them blocks.
-
-    All that is in flight of it is at one worker. After a failure, and after a recall, it gives out nothing
-    until the last one in flight is settled or back: only then is it known what comes first.
-    """
-
-    @property
-    def id(self) -> int:
-        """On the wire."""
-
-    @property
-    def key(self) -> PartitionKey:
-        """Where its records come from, for handlers, people and static allocation."""
-
-    @property
-    def log(self) -> str:
-        """The stamp of the log that its offsets are of; empty where it is of none."""
-
-    @property
-    def source(self) -> int:
-        """Which of the triggers that share its worker it is of; 0: of the one that has them."""
-
-    @property
-    def epoch(self) -> int:
-        """Rises with each failure: what a worker still has of an older one comes back unstarted."""
-
-    @property
-    def worker_index(self) -> int | None:
-        """Where its records went last."""
-
-    @property
-    def in_flight_count(self) -> int:
-        """Records that are at that worker."""
-
-    @property
-    def is_recalled(self) -> bool:
-        """Some of them were asked to come back."""
+    # ---- what is handed out
 
     @property
     def is_head_refused(self) -> bool:
-        """The next record must not be delivered: its dispatcher decides what becomes of it."""
+        """Whether the next record must not be delivered: its dispatcher decides what becomes of it."""
+        return False
 
     @property
     def has_failed(self) -> bool:
-        """Some of its records may be at another attempt than the first."""
+        """Whether some records may be at another attempt than the first."""
+        return True
 
+    @abstractmethod
     def attempt(self, record: WireRecord) -> int:
-        """The number of this delivery of the record, from 1."""
+        """Return the number of this delivery of the record, from 1."""
 
-    def take(self, limit: int, byte_limit: int) -> Sequence[WireRecord]:
-        """The next records to hand out: at least one, at most `limit`, in order of offset."""
+    @abstractmethod
+    def take(self, limit: int, byte_limit: int) -> Records:
+        """Remove and return the next records to hand out: 1 to `limit`, in order of offset."""
 
-    def first_offsets(self, records: Sequence[WireRecord]) -> Sequence[int]:
-        """The first offset that each stands for: its own, but for a range of offsets."""
+    @abstractmethod
+    def first_offsets(self, records: Records, /) -> Sequence[int]:
+        """Return the first offset that each record stands for: its own, but for a range of offsets."""
 
-    def spans(self, records: Sequence[WireRecord]) -> Sequence[tuple[int, int]]:
-        """The offsets `[first, end)` that these stand for, which follow each other."""
+    @abstractmethod
+    def spans(self, records: Records, /) -> Sequence[Span]:
+        """Return the offsets `[first, end)` that these records stand for, which follow each other."""
 
     def on_sent(self, worker_index: int) -> None:
-        """What was taken last goes to this worker."""
+        """Note that what was taken last goes to this worker."""
+        self.worker_index = worker_index
 
     def on_recalled(self) -> None:
-        """What hasn't started of it was asked to come back."""
+        """Note that what hasn't started was asked to come back."""
+        self.is_recalled = True
 
-    def on_replied(self, record: WireRecord, reply: Reply) -> None:
-        """The handler has answered to this one, where the policy wants that; its outcome follows."""
+    # ---- what becomes of it
 
-    def on_reply_part(self, data: bytes, *, is_last: bool) -> None:
-        """More of that answer, which said that there is."""
+    def on_replied(self, record: WireRecord, reply: Reply) -> None:  # noqa: B027  # few care
+        """Take the handler's answer to a record, where the policy wants that; its outcome follows."""
 
-    def on_cut_short(self, why: CutShort) -> None:
-        """The handler of what runs of it won't end by itself. That has failed, which follows."""
+    def on_reply_part(self, data: bytes, *, is_last: bool) -> None:  # noqa: B027  # few care
+        """Take more of an answer that said that there is more."""
 
-    def on_settled(self, records: Sequence[WireRecord]) -> None:
-        """These were in flight, follow each other, and succeeded."""
+    def on_cut_short(self, why: CutShort) -> None:  # noqa: B027  # few care
+        """Note that the handler of what runs won't end by itself. That has failed, which follows."""
 
-    def on_unacked(self, records: Sequence[WireRecord]) -> None:
-        """These were in flight, went well, and stay open until they are acked."""
+    @abstractmethod
+    def on_settled(self, records: Records) -> None:
+        """Settle records that were in flight, follow each other, and succeeded."""
 
-    def on_failed(self, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """These were in flight, and failed in a call with `among` records, 1 where each is to blame itself.
+    @abstractmethod
+    def on_unacked(self, records: Records) -> None:
+        """Note that records that were in flight went well, and stay open until they are acked."""
+
+    @abstractmethod
+    def on_failed(self, records: Records, reason: str, among: int) -> None:
+        """Note that records in flight failed in a call with `among` records, 1 where each is to blame itself.
 
         They go on to `on_returned`.
         """
 
-    def on_suspected(self, records: Sequence[WireRecord]) -> None:
-        """A worker died by itself with these started. They go on to `on_returned`."""
+    @abstractmethod
+    def on_suspected(self, records: Records) -> None:
+        """Note that a worker died by itself with these records started. They go on to `on_returned`."""
 
-    def on_returned(self, records: Sequence[WireRecord]) -> None:
-        """These were in flight, and have no outcome: they are to be handed out again."""
+    @abstractmethod
+    def on_returned(self, records: Records) -> None:
+        """Take back records that were in flight, and have no outcome: they are to be handed out again."""
 
 
-class Plain:
-    """The part of a Lane that is of no interest where nobody waits for an answer, nor shares a worker.
+class EventLane(Lane):
+    """A lane of one event at a time, which no partition holds and nobody commits: a request, a firing.
 
-    And which is whole by itself.
+    Its user derives from it, writes the methods at the end, and calls `put`.
     """
 
-    source = 0
-    log = ""
-    has_failed = True
-
-    @property
-    def goes_alone(self) -> bool:
-        """As Lane says."""
-        return False
-
-    @property
-    def whole(self) -> Any:
-        """As Lane says."""
-        return self
-
-    def ready(self) -> Any:
-        """As Lane says."""
-        return self
-
-    def next_part(self) -> Any:
-        """As Lane says."""
-        return self
-
-    def on_replied(self, record: WireRecord, reply: Reply) -> None:
-        """As Lane says."""
-
-    def on_reply_part(self, data: bytes, *, is_last: bool) -> None:
-        """As Lane says."""
-
-    def on_cut_short(self, why: CutShort) -> None:
-        """As Lane says."""
-
-
-Records = Sequence[WireRecord]
-
-
-class EventLane(Plain):
-    """Keeps Lane. Its user derives from it, writes the methods at the end, and calls `put`."""
-
-    next_chunk: Chunk | None = None
-    is_head_refused = False
-
     def __init__(self, key: PartitionKey) -> None:
-        """The topic in `key` has a colon in it: no handler can mean a record of a stream by that."""
+        """Make an idle lane.
+
+        The topic in `key` has a colon in it: no handler can mean a stream's record by that.
+        """
         self.id = next_lane_id()
         self.key = key
         self.epoch = 0
-        self.worker_index: int | None = None
+        self.worker_index = None
         self.in_flight_count = 0
         self.is_recalled = False
         self.attempts = 1
-        """Of the event that it has, this one included."""
+        """Which attempt at its event comes next, or runs, from 1."""
         self._waiting: WireRecord | None = None
         self._failure: str | None = None
 
     # ---- for its user
 
     def put(self, record: WireRecord) -> None:
-        """The next event, where it has none. `submit` follows."""
+        """Give it the next event, where it has none. `submit` follows."""
         self._waiting, self._failure = record, None
 
     def drop(self) -> bool:
-        """Don't hand out what waits; whether something did."""
+        """Have what waits not handed out; return whether something waited."""
         waited, self._waiting = self._waiting is not None, None
         return waited
 
-    # ---- as Lane says
+    # ---- for its dispatcher
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether something waits."""
+        """Whether an event waits."""
         return self._waiting is not None
 
     def attempt(self, record: WireRecord) -> int:
-        """Counted by its user."""
+        """Return the number of this delivery, which its user counts."""
         return self.attempts
 
     def take(self, limit: int, byte_limit: int) -> Records:
-        """The one that waits."""
+        """Remove and return the event that waits."""
         assert self._waiting is not None, "it is deliverable"
         record, self._waiting = self._waiting, None
         self.in_flight_count = 1
         return (record,)
 
     def first_offsets(self, records: Records) -> Sequence[int]:
-        """Its number."""
+        """Return the event's number."""
         return [record.offset for record in records]
 
-    def spans(self, records: Records) -> Sequence[tuple[int, int]]:
-        """Its number, as a span."""
+    def spans(self, records: Records) -> Sequence[Span]:
+        """Return the event's number, as a span."""
         return [(record.offset, record.offset + 1) for record in records]
 
-    def on_sent(self, worker_index: int) -> None:
-        """It is at this worker."""
-        self.worker_index = worker_index
-
-    def on_recalled(self) -> None:
-        """It was asked to come back, if it hasn't started."""
-        self.is_recalled = True
-
     def on_settled(self, records: Records) -> None:
-        """The handler has returned."""
+        """End the event: its handler has returned."""
         self._leave()
         self.on_ended(None)
 
     def on_unacked(self, records: Records) -> None:
-        """Without a partition there is nothing to ack."""
+        """End the event: without a partition there is nothing to ack."""
         self.on_settled(records)
 
     def on_failed(self, records: Records, reason: str, among: int) -> None:
-        """`on_returned` follows."""
+        """Keep the reason for `on_returned`, which follows."""
         self.epoch += 1
         self._failure = reason
 
     def on_suspected(self, records: Records) -> None:
-        """It is never handed out together with others."""
+        """Do nothing: an event is never handed out together with others."""
 
     def on_returned(self, records: Records) -> None:
-        """It has failed, or hasn't started, or its worker was killed for something else."""
+        """End an event that failed. One that hasn't started, or was killed for another, comes back."""
         self._leave()
         if self._failure is not None:
             self.on_ended(self._failure)
@@ -279,7 +240,10 @@ class EventLane(Plain):
     # ---- for whoever derives from it
 
     def on_ended(self, failure: str | None) -> None:
-        """Its handler has: with success, or why not. It is idle, and may be given the next one."""
+        """Note that the handler has ended: with success, or why not.
+
+        The lane is idle, and may get the next event.
+        """
 
     def on_came_back(self, record: WireRecord) -> None:
-        """Without an outcome. It is idle; `put` has it handed out again."""
+        """Note that the event came back without an outcome. `put` has it handed out again."""

@@ -1,355 +1,314 @@
-"""One partition in one assignment: what is settled of it, what failed, what a commit says, and its lane."""
+"""An assigned partition: what is known of its offsets, its lane, and how much of it may be held."""
 
-from collections.abc import Iterator, Sequence
-from itertools import filterfalse, islice
+from collections.abc import Iterator
 
-from headrace.runtime.partitions.buffer import Buffer, Records, Span
-from headrace.runtime.partitions.flow_control import (
-    ChunkRoom,
-    FlowLimit,
-    LooseRoom,
-    RangeRoom,
-    ReadAhead,
-    RecordRoom,
-    Room,
-)
-from headrace.runtime.partitions.key import PartitionKey, PartitionLog
+from headrace.runtime.partitions.chunk import ChunkSlice, Records
+from headrace.runtime.partitions.flow_control import FlowLimit, ReadAhead, missing_of_plan
+from headrace.runtime.partitions.key import NO_LOG, PartitionKey, PartitionLog
 from headrace.runtime.partitions.keyed import KeyedLanes, KeyedOrdering
-from headrace.runtime.partitions.offsets.ack_window import AckWindow
-from headrace.runtime.partitions.offsets.awaiting_ack import AwaitingAck
-from headrace.runtime.partitions.offsets.batch_plan import BatchPlan
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
-from headrace.runtime.partitions.offsets.failed_records import FailedRecord, FailedRecords
+from headrace.runtime.partitions.offsets.interval_set import Span
 from headrace.runtime.partitions.offsets.ledger import Ledger
-from headrace.runtime.partitions.offsets.pending_produces import (
-    PendingProduces,
-    UnwrittenRecords,
-    spans_without,
-)
-from headrace.runtime.partitions.partition_lane import PartitionLane
+from headrace.runtime.partitions.offsets.pending_produces import spans_without
+from headrace.runtime.partitions.partition_lane import Buffer, PartitionLane
+from headrace.runtime.partitions.partition_offsets import PartitionOffsets
 from headrace.runtime.partitions.range_buffer import OffsetRange, RangeBuffer
-from headrace.runtime.partitions.record_buffer import RecordBuffer
+from headrace.runtime.partitions.record_buffer import RecordBuffer, sizes_of
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.records import WireRecord
-
-Nacked = dict[int, tuple[str, int]]
-"""By first offset: why, and among how many records of its call that may be to blame."""
+from headrace.runtime.wire.undecoded import UndecodableRecord
 
 
-class AssignedPartition:
-    """What is checkpointed (ledger, failed records, plan, ack window), and the lane that hands it out.
+class AssignedPartition(PartitionOffsets):
+    """The offsets of a partition, its lane, and its flow limit.
 
     Its dispatcher mutates it; whoever fetches adds records and reads the checkpoint. A new assignment makes a
     new object, so an outcome of an older one finds no ledger to move.
     """
 
     __slots__ = (
-        "_room",
-        "_window",
-        "acks_at_once",
-        "failed",
         "fetched_before",
-        "held",
-        "is_loose",
-        "is_paused",
         "is_replaced",
-        "key",
         "lane",
-        "ledger",
-        "log",
-        "nacked",
+        "limit",
         "oldest_open_seconds",
         "oldest_unacked_seconds",
-        "plan",
-        "unacked",
-        "unwritten",
         "why_cut_off",
     )
 
-    def __init__(
-        self, key: PartitionKey, start: Checkpoint, room: Room, buffer: Buffer, ack_window_size: int = 0
+    def __init__(  # noqa: PLR0913  # what a partition is made of
+        self,
+        key: PartitionKey,
+        start: Checkpoint,
+        limit: FlowLimit,
+        buffer: Buffer,
+        *,
+        ordering: KeyedOrdering | None = None,
+        ack_window_size: int = 0,
+        log: PartitionLog = NO_LOG,
     ) -> None:
-        """Go on from `start`. The functions below say which room goes with which buffer."""
-        self.key = key
-        self.log = PartitionLog()  # its owner knows better
-        self.ledger = Ledger(start.offset, start.acked)
-        self.plan = BatchPlan(start.plan)
-        self.failed = FailedRecords.from_attempts(start.attempts, are_ranges=buffer.holds_ranges)
-        self.is_paused = False  # the record in flight takes so long that fetching more is of no use
+        """Go on from `start`. The functions below say which limit goes with which buffer.
+
+        `ordering`: records may overtake each other; None: they are handled in order of offset.
+        """
+        super().__init__(key, start, log, holds_ranges=buffer.holds_ranges, ack_window_size=ack_window_size)
+        self.lane = PartitionLane(self, buffer) if ordering is None else KeyedLanes(self, ordering)
+        self.limit = limit
+        """How many records may wait, and be handed out, by settings and by what they take."""
         self.is_replaced = False  # its log was cut or made anew: what it says must not be committed
         self.why_cut_off = ""  # why the record at ledger.position can't be read: nothing more is fetched
-        self.lane = PartitionLane(self, buffer)
-        self.is_loose = False  # records of it may overtake each other
-        self.unacked = AwaitingAck()
-        self.acks_at_once = False  # what was handled last needed no ack any more
-        self.nacked: Nacked = {}  # in flight, and failed whatever their handler says now
-        self.held = PendingProduces()  # their handlers have produced what isn't written
-        self.unwritten = UnwrittenRecords()  # a message of theirs was refused
         self.fetched_before = 0  # what comes again ends here; workers have handled some of it
-        # By who looks at it: how long the same record has held up the commit, and one has waited for its ack.
+        # Written by the monitor: how long the same record has held up the commit, and one has waited for its
+        # ack.
         self.oldest_open_seconds = self.oldest_unacked_seconds = 0.0
-        self._room = room
-        self._window = AckWindow(ack_window_size)
 
-    def __str__(self) -> str:
-        return str(self.key)
-
-    # ---- what is so
-
-    @property
-    def bounds(self) -> FlowLimit:
-        """How many records may wait, and be handed out: by settings and what they take."""
-        return self._room.bounds
-
-    @bounds.setter
-    def bounds(self, bounds: FlowLimit) -> None:
-        """Its records are larger or smaller than was thought."""
-        self._room.bounds = bounds
+    # ---- how much is here, and how much may come and go
 
     @property
     def unsettled(self) -> int:
-        """Records that were fetched and are not settled: waiting, in flight, or unacked."""
+        """How many records were fetched and are not settled: they wait, are in flight, or wait for an ack."""
         is_over = self.lane.state is PartitionState.REVOKED
         return self.lane.out_count if is_over else self.ledger.open_count
 
     @property
-    def room(self) -> int:
+    def to_fetch(self) -> int:
         """How many records may be fetched now."""
         is_over = self.why_cut_off or self.is_paused or self.lane.state.is_final
-        return 0 if is_over else self._room.to_fetch(self)
+        return 0 if is_over else self.limit.to_fetch(self.lane)
 
     @property
     def may_grow(self) -> bool:
-        """Whether more may come to what waits in its lane."""
+        """Whether more may come to what waits in the lane."""
         is_over = self.why_cut_off or self.is_paused or self.lane.state.is_final
-        return not is_over and self._room.may_grow(self)
+        return not is_over and self.limit.may_grow(self.lane)
 
     @property
     def left_bytes(self) -> int:
-        """How much more may wait in its lane, of chunks; below 0 where a fetch has brought more than that."""
-        return self._room.left_bytes(self)
+        """How many bytes of chunks may still come; below 0 where a fetch has brought more than that."""
+        return self.limit.left_bytes(self.lane)
+
+    @property
+    def missing_of_plan(self) -> int:
+        """How many offsets are still to be fetched of the planned batch that goes next."""
+        return missing_of_plan(self.lane)
 
     @property
     def to_hand_out(self) -> int:
-        """How many of those that wait may be handed out now, one by one."""
-        is_held_up = self.unacked.has_orphans or self.held.wait_count
-        return 0 if is_held_up else self._room.to_hand_out(self)
+        """How many of the records that wait may be handed out now, one by one."""
+        # Orphans are fetched again once nothing is in flight. And where messages can't be written, more
+        # records would only wait for the same.
+        is_held_up = self.awaiting_ack.has_orphans or self.pending.wait_count
+        return 0 if is_held_up else self.limit.to_hand_out(self.lane)
 
     @property
     def left_in_flight(self) -> int:
-        """How many by number alone, whatever has to be kept in order."""
-        return 0 if self.held.wait_count else self._room.left_in_flight(self)
+        """How many may be handed out by number alone, whatever has to be kept in order."""
+        return 0 if self.pending.wait_count else self.limit.left_in_flight(self.lane)
 
     @property
     def waits_for_acks(self) -> bool:
-        """Nothing more of it is handed out before somebody acks."""
-        return bool(self.unacked) and self._room.is_used_up(self)
+        """Whether nothing more is handed out before somebody acks."""
+        return bool(self.awaiting_ack) and self.limit.is_used_up(self.lane)
 
     @property
-    def checkpoint(self) -> Checkpoint:
-        """What a commit may say now."""
-        offset, acked = self._window.hold_back(self.ledger.committable, self.ledger.settled_spans())
-        if self.held:
-            offset, acked = self.held.hold_back(offset, acked)
-        if acked and acked[0][0] == offset:  # acked before it was fetched
-            offset = acked.pop(0)[1]
-        return Checkpoint(offset, self.failed.attempts(offset), self.plan.plan, tuple(acked))
+    def is_out_of_order(self) -> bool:
+        """Whether so many records have overtaken others that a commit can't tell of more: no other may."""
+        lane = self.lane
+        is_full = lane.is_keyed and not self.limit.left_to_overtake(lane)
+        return is_full and self.ledger.settled_span_count > lane.out_count
 
-    def acked_by(self, offset: int) -> int | None:
-        """The first offset of what an ack of `offset` names; None inside a range, where no ack may be."""
-        if not self.lane.buffer.holds_ranges or self.ledger.is_settled(offset):
-            return offset
-        for first, end in _open_ranges(self):
-            if first <= offset < end:
-                return first if offset == end - 1 else None
-        return offset
+    @property
+    def has_failed_waiting(self) -> bool:
+        """Whether what failed last is still to be handled."""
+        return any(offset in self.failed for offset in self.lane.failed_now)
 
-    # ---- what happens to it
+    @property
+    def decoded_size(self) -> tuple[int, int]:
+        """How many decoded records wait, and about how many bytes they take."""
+        buffers = [lane.buffer for lane in self.lane.parts]
+        return sum(it.decoded_count for it in buffers), sum(it.decoded_bytes for it in buffers)
 
-    def on_fetched(self, records: Records) -> None:
-        """Records came from the source, in order, after all that came before: ledger first, then buffer."""
-        ledger = self.ledger
+    # ---- what its source says
+
+    def on_fetched(
+        self, records: Records, max_record_bytes: int | None = None, now: float | None = None
+    ) -> int:
+        """Add records that came from the source, in order, after all that came before, at `now` in seconds.
+
+        Records that can't be decoded, or have more than `max_record_bytes` (`fetchMax`), are not delivered:
+        they fail when they are next. Returns about how many bytes each of those takes that wait now; 0 where
+        none does.
+        """
+        if isinstance(records, ChunkSlice):
+            self._add(records, now)
+            self._refuse_large(records, max_record_bytes)
+            return records.chunk.record_bytes
+        count, size_bytes = self.decoded_size
+        self._add(records, now)
+        if UndecodableRecord in map(type, records):
+            for record in records:
+                if isinstance(record, UndecodableRecord):
+                    self.refuse(record, record.why)
+        self._refuse_large(records, max_record_bytes)
+        new_count, new_size_bytes = self.decoded_size
+        # The buffers have measured them already. Where all were acked before they came, none waits.
+        return (new_size_bytes - size_bytes) // (new_count - count) if new_count > count else 0
+
+    def _add(self, records: Records, now: float | None = None) -> None:
+        """Add to the ledger first, then to the lane: what waits there is open."""
+        lane, ledger = self.lane, self.ledger
+        if now is not None:  # else they have come before
+            lane.fetched_at = now
+            if not lane.buffer.count:
+                lane.waiting_since = now
         is_acked_ahead = ledger.has_ahead
-        for first, end in self.lane.spans(records):
+        for first, end in lane.spans(records):
             ledger.add(first, end)
         if self.fetched_before:
-            self.lane.put_open(records, self.unacked.settled_in(ledger))
+            # Fetched for the second time: what living workers have handled waits for its ack, and stays
+            # theirs.
+            lane.put(records, self.awaiting_ack.settled_in(ledger))
             if ledger.position >= self.fetched_before:
                 self.fetched_before = 0
         elif is_acked_ahead:
-            self.lane.put_open(records, ledger)
+            lane.put(records, ledger)
         else:
-            self.lane.put(records)
+            lane.put(records)
         self.failed.forget_below(ledger.committable)
 
+    def _refuse_large(self, records: Records, max_bytes: int | None) -> None:
+        if max_bytes is not None and max(sizes := sizes_of(records), default=0) > max_bytes:
+            for record, size in zip(records, sizes, strict=True):
+                if size > max_bytes:
+                    self.refuse(record, f"it has {size} bytes, more than fetchMax ({max_bytes}) allows")
+
     def advance(self, position: int) -> None:
-        """The fetch moved to `position` and found no record on the way: what is gone can't fail any more."""
+        """Move the fetch to `position`, as no record is on the way: what is gone can't fail any more."""
         self.ledger.advance(position)
         self.failed.forget_below(self.ledger.committable)
 
-    def extend(self, end: int) -> None:
-        """Its log, which nobody fetches, ends at `end` now."""
+    def extend(self, end: int, now: float | None = None) -> None:
+        """Note that the log of a partition that nobody fetches ends at `end` now."""
         if end > self.ledger.position:
-            self.on_fetched([OffsetRange(self.ledger.position, end)])
+            self._add([OffsetRange(self.ledger.position, end)], now)
+
+    # ---- what its dispatcher decides
 
     def on_acked(self, first: int, end: int) -> None:
-        """`[first, end)` is settled, wherever its records are now. They are not delivered again."""
+        """Settle `[first, end)` wherever its records are now. They are not delivered again."""
         self.settle(first, end)
         for lane in self.lane.parts:
             lane.drop_settled(end)
-        self.unacked.forget(first, end)
+        self.awaiting_ack.forget(first, end)
         if self.failed:
             self.failed.forget_within(first, end)
-        if self.lane.buffer.holds_ranges:
+        if self.holds_ranges:
             self.plan.on_settled_below(self.ledger.committable)
 
-    def take_back(self, first: int, end: int, failures: int) -> None:
-        """Whatever settled `[first, end)`, its handler or an ack, is void: it is open again.
+    def ack_through(self, first: int, end: int) -> None:
+        """Settle `[first, end)`, which is acked by name, and all below, but for what failed and comes again.
 
-        `failures` of its deliveries had failed before. Where else it is known: docs/design/back-to-open.md.
+        A failure is an answer too, and a later one than the handler's return: `onFailure` decides on it.
         """
-        self.ledger.reopen(first, end)
-        self._window.on_reopened(first, end)
-        if failures:
-            self.failed[first] = FailedRecord(failures)
+        self.failed.of(first)  # from now on by itself, where a commit has told of it among others
+        failed = dict(self.failed.to_come_below(end))
+        failed |= {at: self._end_of(at) for at in self.nacked if at < end}
+        left_open = {at: stop for at, stop in failed.items() if at < first}
+        for at in [it for it in self.pending.rejected if it < end]:
+            left_open[at] = self._end_of(at)
+            if at >= first:
+                self.pending.note_acked(at)
+        for span in list(spans_without([(0, end)], sorted(left_open.items()))):
+            self.on_acked(*span)
 
     def redeliver(self) -> None:
-        """Begin anew at what is open, for the sake of orphans: what others have handled stays theirs.
+        """Begin anew at what is open, for the sake of orphans: what other workers have handled stays theirs.
 
         Nothing is in flight. All that waits is dropped, and fetched again, from the ledger's position on.
         """
         end = self.ledger.position
-        self.unacked.drop_orphans()
-        for first in [it for it in self.held if not self.ledger.is_settled(it) and it not in self.unacked]:
-            self.held.let_go(first)
+        self.awaiting_ack.drop_orphans()
+        for first in [
+            it for it in self.pending if not self.ledger.is_settled(it) and it not in self.awaiting_ack
+        ]:
+            self.pending.let_go(first)
         self.fetched_before = max(end, self.fetched_before)
         self.why_cut_off = ""  # what can't be read is found again
         self.lane.buffer.clear()
+        # The same state as if fetched anew: what is settled above the commit is settled ahead.
         self.ledger = Ledger(self.ledger.committable, self.ledger.settled_spans())
-        if self.lane.buffer.holds_ranges:
+        if self.holds_ranges:
             self.extend(end)
 
     def propose(self, part: PlannedBatches) -> None:
-        """A batch with `part` of it is about to be committed, then handed out."""
+        """Plan the batch `part`, which is about to be committed, then handed out."""
         self.lane.become(PartitionState.PLANNING)
         self.plan.propose(part)
 
-    def refuse(self, record: WireRecord, reason: str) -> None:
-        """It was fetched and must not be delivered."""
-        self.plan.drop_at(record.offset)
-        if self.ledger.is_open(record.offset):  # else it is settled already
-            self.failed.refuse(record.offset, reason)
-
     def revoke(self) -> None:
-        """No more of it is handed out, ever."""
+        """Hand out no more of it, ever."""
         self.plan.on_revoked()
         self.lane.revoke()
 
-    # ---- Books: what its lane tells it
+    # ---- ranges of offsets
 
-    def settle(self, first: int, end: int) -> None:
-        """Succeeded, acked, or given up."""
-        ledger = self.ledger
-        if size := self._window.size:
-            newest_first = reversed(range(max(first, ledger.committable), end))
-            newest = list(islice(filterfalse(ledger.is_settled, newest_first), size))
-            self._window.on_settled(reversed(newest))
-        ledger.settle(first, end)
-        if self.unwritten:
-            self.unwritten.forget_within(first, end)
+    def acked_by(self, offset: int) -> int | None:
+        """Return the first offset of what an ack of `offset` names.
 
-    def note_unacked(self, firsts: Sequence[int]) -> None:
-        """These succeeded, and wait for their acks."""
-        self.acks_at_once = not any(self.ledger.open_spans(firsts[0], firsts[-1] + 1))
-        if not self.acks_at_once:
-            self.unacked.add(filter(self.ledger.is_open, firsts), self.lane.worker_index)
-        if self.lane.buffer.holds_ranges:
-            self.unacked.add_ends(self.lane.buffer.spans(self.lane.buffer.given))
-        if self.failed and self.lane.buffer.holds_ranges:
-            self.failed.forget(firsts)  # else they may still be nacked
-        elif self.failed:
-            self.failed.note_handled(firsts)
-        for first in self.unwritten.take_handled(firsts) if self.unwritten else ():
-            self.on_acked(first, self.unacked.end_of(first))
+        None inside a range, where no ack may be.
+        """
+        if not self.holds_ranges or self.ledger.is_settled(offset):
+            return offset
+        for first, end in self._open_ranges():
+            if first <= offset < end:
+                return first if offset == end - 1 else None
+        return offset
 
-    def note_failed(self, units: Sequence[Span], reason: str, among: int) -> list[int]:
-        """The first offsets of those that are open: else they were acked."""
-        are_ranges = self.lane.buffer.holds_ranges
-        still_open = [unit for unit in units if self.ledger.is_open(unit[0])]
-        for first, end in still_open:
-            self.failed.note_failure(first, reason, among, end if are_ranges else None)
-        if still_open and not are_ranges:  # a range comes again as it was
-            self.plan.on_failed(still_open)
-        return [first for first, _ in still_open]
+    def _end_of(self, first: int) -> int:
+        """Return the end of the record or range that begins there."""
+        ranges = self._open_ranges() if self.holds_ranges else ()
+        return next((end for begin, end in ranges if begin == first), first + 1)
 
-    def note_suspected(self, units: Sequence[Span]) -> None:
-        """One of these has killed its worker."""
-        are_ranges = self.lane.buffer.holds_ranges
-        if not self.plan.may_repeat_after_death():
-            self.plan.drop_started()
-            for first, end in units:
-                self.failed.note_suspect(first, end if are_ranges else None)
-
-
-def ack_through(partition: AssignedPartition, first: int, end: int) -> None:
-    """`[first, end)` is acked by name, and with it all below, but for what has failed and comes again.
-
-    A failure is an answer too, and a later one than the handler's return: `onFailure` decides on it.
-    """
-    partition.failed.of(first)  # by itself, where a commit has told of it among others
-    failed = dict(partition.failed.to_come_below(end))
-    failed |= {at: _end_of(partition, at) for at in partition.nacked if at < end}
-    left_open = {at: stop for at, stop in failed.items() if at < first}
-    for at in [it for it in partition.unwritten if it < end]:
-        left_open[at] = _end_of(partition, at)
-        if at >= first:
-            partition.unwritten.note_acked(at)
-    for span in list(spans_without([(0, end)], sorted(left_open.items()))):
-        partition.on_acked(*span)
+    def _open_ranges(self) -> Iterator[Span]:
+        """Yield all ranges that somebody may hold an event of."""
+        buffer = self.lane.buffer
+        if isinstance(buffer, RangeBuffer):
+            yield from buffer.spans(buffer.last_taken)
+        yield from self.awaiting_ack.ranges()
+        if self.plan.planned is not None:
+            for first, end in self.plan.planned.batches:
+                yield from self.ledger.unsettled_spans(first, end)
+        for first, failed in self.failed.items():
+            yield first, first + failed.span_from(first)
 
 
 def of_records(
-    key: PartitionKey, start: Checkpoint, capacity: int, ack_window_size: int = 0
+    key: PartitionKey, start: Checkpoint, capacity: int, ack_window_size: int = 0, log: PartitionLog = NO_LOG
 ) -> AssignedPartition:
-    """Decoded records, of which at most `capacity` are fetched and not settled."""
-    room = RecordRoom(FlowLimit.of(capacity))
-    return AssignedPartition(key, start, room, RecordBuffer(), ack_window_size)
+    """Return a partition of decoded records, of which at most `capacity` are fetched and not settled."""
+    limit = FlowLimit.of(capacity)
+    return AssignedPartition(key, start, limit, RecordBuffer(), ack_window_size=ack_window_size, log=log)
 
 
 def of_keys(
-    key: PartitionKey, start: Checkpoint, capacity: int, ordering: KeyedOrdering
+    key: PartitionKey, start: Checkpoint, capacity: int, ordering: KeyedOrdering, log: PartitionLog = NO_LOG
 ) -> AssignedPartition:
-    """As `of_records`, where records of different keys, or all of them, may overtake each other."""
-    partition = AssignedPartition(key, start, LooseRoom(FlowLimit.of(capacity)), RecordBuffer())
-    partition.lane, partition.is_loose = KeyedLanes(partition, ordering), True
-    return partition
+    """Return such a partition where records of different keys, or all of them, may overtake each other."""
+    return AssignedPartition(key, start, FlowLimit.of(capacity), RecordBuffer(), ordering=ordering, log=log)
 
 
-def of_chunks(
-    key: PartitionKey, start: Checkpoint, capacity: int, ack_window_size: int, ahead: ReadAhead
+def of_chunks(  # noqa: PLR0913, PLR0917  # what a partition is made of
+    key: PartitionKey,
+    start: Checkpoint,
+    capacity: int,
+    ack_window_size: int,
+    read_ahead: ReadAhead,
+    log: PartitionLog = NO_LOG,
 ) -> AssignedPartition:
-    """Undecoded chunks: at most `capacity` records are handed out and not settled, and so much waits."""
-    room = ChunkRoom(FlowLimit.of(capacity), ahead)
-    return AssignedPartition(key, start, room, RecordBuffer(), ack_window_size)
+    """Return a partition of undecoded chunks: at most `capacity` records are handed out and not settled."""
+    limit = FlowLimit.of(capacity, read_ahead)
+    return AssignedPartition(key, start, limit, RecordBuffer(), ack_window_size=ack_window_size, log=log)
 
 
-def of_ranges(key: PartitionKey, start: Checkpoint) -> AssignedPartition:
-    """Ranges of offsets, of records that nobody fetches."""
-    return AssignedPartition(key, start, RangeRoom(), RangeBuffer())
-
-
-def _end_of(partition: AssignedPartition, first: int) -> int:
-    """Of the record or range that begins there."""
-    ranges = _open_ranges(partition) if partition.lane.buffer.holds_ranges else ()
-    return next((end for begin, end in ranges if begin == first), first + 1)
-
-
-def _open_ranges(partition: AssignedPartition) -> Iterator[Span]:
-    """All that somebody may hold an event of."""
-    yield from partition.lane.buffer.spans(partition.lane.buffer.given)
-    yield from partition.unacked.ranges()
-    if partition.plan.plan is not None:
-        for first, end in partition.plan.plan.batches:
-            yield from partition.ledger.unsettled_spans(first, end)
-    for first, failed in partition.failed.items():
-        yield first, first + failed.span_from(first)
+def of_ranges(key: PartitionKey, start: Checkpoint, log: PartitionLog = NO_LOG) -> AssignedPartition:
+    """Return a partition of ranges of offsets, of records that nobody fetches."""
+    return AssignedPartition(key, start, FlowLimit(0, 0, 0), RangeBuffer(), log=log)

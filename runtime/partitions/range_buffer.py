@@ -1,4 +1,4 @@
-"""Ranges of offsets, of records that nobody has fetched: `delivery: ranges`."""
+"""The buffer of a partition with `delivery: ranges`: offsets of records that nobody has fetched."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import ClassVar
 
-from headrace.runtime.partitions.buffer import Records, Span
+from headrace.runtime.partitions.chunk import Records
 from headrace.runtime.partitions.offsets.failed_records import FailedRecords
+from headrace.runtime.partitions.offsets.interval_set import Span
 from headrace.runtime.partitions.offsets.ledger import Ledger
 from headrace.runtime.wire.records import Headers, WireRecord, decode_range, encode_range
 
@@ -28,12 +29,12 @@ class OffsetRange:
 
     @property
     def offset(self) -> int:
-        """The last one."""
+        """The last offset."""
         return self.end - 1
 
     @property
     def value(self) -> bytes:
-        """Says where it begins."""
+        """The first offset, encoded."""
         return encode_range(self.first)
 
 
@@ -43,31 +44,32 @@ class RangeBuffer:
     A range stays one: it comes again as it was until its attempts are spent, then by halves.
     """
 
-    __slots__ = ("_waiting", "given")
+    __slots__ = ("_waiting", "last_taken")
     holds_ranges: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._waiting: deque[Span] = deque()
-        self.given: list[OffsetRange] = []
+        self.last_taken: list[OffsetRange] = []
+        """The ranges that were taken last: handlers may have events of them."""
 
     @property
     def count(self) -> int:
-        """Offsets that wait."""
+        """How many offsets wait."""
         return sum(end - first for first, end in self._waiting)
 
     @property
     def decoded_count(self) -> int:
-        """Nothing is fetched."""
+        """0: no record is fetched."""
         return 0
 
     @property
     def decoded_bytes(self) -> int:
-        """Nothing is fetched."""
+        """0: no record is fetched."""
         return 0
 
     @property
     def size_bytes(self) -> int:
-        """Nothing is fetched."""
+        """0: no record is fetched."""
         return 0
 
     @property
@@ -78,19 +80,19 @@ class RangeBuffer:
 
     @property
     def next_offset(self) -> int | None:
-        """The lowest one."""
+        """The lowest offset that waits."""
         return self._waiting[0][0] if self._waiting else None
 
     def offsets(self, limit: int) -> list[int]:
-        """The first ones."""
+        """Return the first offsets, `limit` at most."""
         return list(islice(chain.from_iterable(range(*span) for span in self._waiting), limit))
 
     def count_below(self, offset: int) -> int:
-        """How many lie before `offset`."""
+        """Return how many offsets lie before `offset`."""
         return sum(min(end, offset) - first for first, end in self._waiting if first < offset)
 
     def span_of_first(self, count: int) -> Span:
-        """From the first offset to behind the `count`th. IndexError where fewer wait."""
+        """Return the span from the first offset to behind the `count`th. IndexError where fewer wait."""
         left = count
         for first, end in self._waiting:
             if left <= end - first:
@@ -99,7 +101,11 @@ class RangeBuffer:
         raise IndexError(f"{count} of {self.count}")
 
     def count_together(self, size: int, failed: FailedRecords) -> tuple[int, bool]:
-        """A range that failed goes as it was, or as much of it as may; a fresh one ends before the next."""
+        """Return how many of the first `size` offsets may go in one batch, and whether no others may as well.
+
+        A range that failed goes as it was, or as much of it as may; a fresh one ends before the next that
+        failed.
+        """
         first = self._waiting[0][0]
         if (failed_range := failed.of(first)) is not None:
             whole = self.count_below(first + failed_range.span_from(first))
@@ -108,36 +114,36 @@ class RangeBuffer:
         return min(size, self.count if nearest is None else self.count_below(nearest)), False
 
     def full_batches(self, size: int, above: int) -> list[Span]:
-        """A range is planned by itself."""
+        """Return none: a range is planned by itself, when it is cut."""
         return []
 
     def append(self, units: Records) -> None:
-        """After all others."""
+        """Add ranges after all others."""
         self._wait(self.spans(units))
 
     def append_open(self, units: Records, ledger: Ledger) -> None:
-        """After all others, what of them is open."""
+        """Add what is open of these ranges, after all others."""
         for first, end in self.spans(units):
             self._wait(ledger.open_spans(first, end))
 
     def put_back(self, returned: Sequence[Records], ledger: Ledger) -> None:
-        """Before all others, what of them is open."""
+        """Add what is open of returned ranges, before all others."""
         waited, self._waiting = self._waiting, deque()
         for units in returned:
             self.append_open(units, ledger)
         self._wait(waited)
 
     def keep_open(self, ledger: Ledger) -> None:
-        """Drop what isn't open any more."""
+        """Drop offsets that aren't open any more."""
         self._waiting = deque(chain.from_iterable(ledger.open_spans(*span) for span in self._waiting))
 
     def take(self, limit: int, byte_limit: int) -> Records:
-        """The first range, `limit` offsets at most."""
+        """Remove and return the first range, `limit` offsets at most."""
         first, end = self._waiting[0]
         return self._cut(min(end, first + limit))
 
     def take_below(self, end: int) -> list[Records]:
-        """Remove what lies before offset `end`: a range for each span."""
+        """Remove and return what lies before offset `end`: a range for each span."""
         ranges = self._cut(end)
         return [ranges] if ranges else []
 
@@ -145,28 +151,29 @@ class RangeBuffer:
         taken = []
         while self._waiting and self._waiting[0][0] < end:
             first, last = self._waiting.popleft()
-            if last > end:
+            if last > end:  # the rest stays in front: it goes next
                 self._waiting.appendleft((end, last))
             taken.append(OffsetRange(first, min(last, end)))
-        self.given = taken
+        self.last_taken = taken
         return taken
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all offsets."""
         self._waiting.clear()
 
     @staticmethod
     def first_offsets(units: Records) -> Sequence[int]:
-        """The first offset of each range."""
+        """Return the first offset of each range."""
         return [_first(unit) for unit in units]
 
     @staticmethod
     def spans(units: Records) -> Sequence[Span]:
-        """Each range's own."""
+        """Return the span of each range."""
         return [(_first(unit), unit.offset + 1) for unit in units]
 
     def _wait(self, spans: Iterable[Span]) -> None:
         for first, end in spans:
+            # Spans that touch are one, however they came here: they are cut when they are taken.
             touches = bool(self._waiting) and self._waiting[-1][1] == first
             self._waiting.append((self._waiting.pop()[0] if touches else first, end))
 

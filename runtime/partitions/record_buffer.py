@@ -1,4 +1,4 @@
-"""What a partition has fetched and not handed out: sequences of records, decoded or not."""
+"""The buffer of a partition that is fetched: sequences of records, decoded or not, to be handed out."""
 
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -7,15 +7,15 @@ from itertools import accumulate, chain, groupby, islice, pairwise
 from operator import attrgetter
 from typing import ClassVar
 
-from headrace.runtime.partitions.buffer import Records, Span
-from headrace.runtime.partitions.chunk import Chunk, ChunkRecord, ChunkSlice, offsets_of
+from headrace.runtime.partitions.chunk import Chunk, ChunkRecord, ChunkSlice, Records, offsets_of
 from headrace.runtime.partitions.offsets.failed_records import FailedRecords
+from headrace.runtime.partitions.offsets.interval_set import Span
 from headrace.runtime.partitions.offsets.ledger import Ledger
 from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.undecoded import UndecodableError, UndecodableRecord
 
 DECODED_BYTES = 600
-"""What a decoded record takes beside its key and value, about."""
+"""About how many bytes a decoded record takes beside its key and value."""
 
 
 class RecordBuffer:
@@ -31,14 +31,16 @@ class RecordBuffer:
         self._parts: deque[Records] = deque()
         self.count = self.decoded_count = 0
         self._chunk_bytes = self.decoded_bytes = 0
-        self._largest_bytes = 0  # of the decoded records that have been here since none was
+        # The largest decoded record that has been here since none was. Where as many of that size fit into a
+        # run, nobody has to add up what each takes.
+        self._largest_bytes = 0
 
     def __iter__(self) -> Iterator[WireRecord]:
         return chain.from_iterable(self._parts)
 
     @property
     def size_bytes(self) -> int:
-        """Of chunks as they are kept, of decoded records about what they take."""
+        """How many bytes chunks have, as they are kept, and decoded records take, about."""
         return self._chunk_bytes + self.decoded_bytes
 
     @property
@@ -47,21 +49,16 @@ class RecordBuffer:
         return self._parts[0][0] if self._parts else None
 
     @property
-    def given(self) -> Records:
-        """Nobody asks."""
-        return ()
-
-    @property
     def next_offset(self) -> int | None:
-        """Of the first record."""
+        """The offset of the first record."""
         return self._parts[0][0].offset if self._parts else None
 
     def offsets(self, limit: int) -> list[int]:
-        """Of the first records."""
+        """Return the offsets of the first records, `limit` at most."""
         return [record.offset for record in islice(self, limit)]
 
     def span_of_first(self, count: int) -> Span:
-        """From the first record to behind the `count`th. IndexError where fewer wait."""
+        """Return the span from the first record to behind the `count`th. IndexError where fewer wait."""
         if not 0 < count <= self.count:
             raise IndexError(f"{count} of {self.count}")
         left = count
@@ -72,7 +69,10 @@ class RecordBuffer:
         raise AssertionError("as many wait as are counted")
 
     def count_together(self, size: int, failed: FailedRecords) -> tuple[int, bool]:
-        """Records that failed go apart from the others, and no more of them together than each allows."""
+        """Return how many of the first `size` may go in one batch, and whether no others may as well.
+
+        Records that failed go apart from the others, and no more of them together than each allows.
+        """
         if not failed:
             return min(size, self.count), False
         limits = [failed.batch_limit(offset) for offset in self.offsets(size)]
@@ -86,7 +86,10 @@ class RecordBuffer:
         return count, is_limited
 
     def full_batches(self, size: int, above: int) -> list[Span]:
-        """Each begins where the one before it ends; the first one with a record."""
+        """Return the spans of all full batches of just `size` records, at or above offset `above`.
+
+        Each begins where the one before it ends; the first one with a record.
+        """
         batches: list[Span] = []
         first, missing = -1, size
         for part in self._parts:
@@ -102,7 +105,7 @@ class RecordBuffer:
         return batches
 
     def count_below(self, offset: int) -> int:
-        """How many lie before `offset`."""
+        """Return how many records lie before `offset`."""
         below = 0
         for part in self._parts:
             at = _index(part, offset)
@@ -112,9 +115,10 @@ class RecordBuffer:
         return below
 
     def append(self, records: Records) -> None:
-        """After all others."""
+        """Add records after all others."""
         self.count += len(records)
         last = self._parts[-1] if self._parts else None
+        # A chunk stays as it came: its worker gets the bytes, and decodes them.
         if isinstance(records, ChunkSlice):
             self._chunk_bytes += len(records) * records.chunk.record_bytes
             self._parts.append(records)
@@ -129,51 +133,56 @@ class RecordBuffer:
             self._parts.append(list(records))
 
     def append_open(self, records: Records, ledger: Ledger) -> None:
-        """After all others, those that are open."""
+        """Add those of the records that are open, after all others."""
         for part in _open_parts(records, ledger):
             self.append(part)
 
     def put_back(self, returned: Sequence[Records], ledger: Ledger) -> None:
-        """Before all others, those that are open; decoded ones, which may fail late, by their offsets."""
+        """Add returned records that are open, before all others.
+
+        Decoded ones go by offset: they may come back late.
+        """
         parts = [*chain.from_iterable(map(_sequences, returned)), *self._parts]
+        # A record that was handled may come back behind higher ones: its message was refused only later.
         if any(one[-1].offset > other[0].offset for one, other in pairwise(parts)):
             parts = [sorted(chain.from_iterable(parts), key=attrgetter("offset"))]
         self._rebuild(parts, ledger)
 
     def keep_open(self, ledger: Ledger) -> None:
-        """Drop what is not open any more."""
+        """Drop records that are not open any more."""
         self._rebuild(self._parts, ledger)
 
     def take(self, limit: int, byte_limit: int) -> Records:
-        """Remove the first ones: at least one, and no more than one sequence has."""
+        """Remove and return the first records: at least one, and no more than one sequence has."""
         part = self._parts[0]
         limit = min(limit, len(part))
         if isinstance(part, ChunkSlice):
             return self._take(max(1, min(limit, byte_limit // part.chunk.record_bytes)))
+        # Nearly always the largest one says that all fit: adding up sizes would be a pass over them.
         fits = limit * self._largest_bytes <= byte_limit
         return self._take(limit if fits else _fitting(part, limit, byte_limit))
 
     def take_below(self, end: int) -> list[Records]:
-        """Remove those before offset `end`: of each sequence what lies there."""
+        """Remove and return the records before offset `end`: of each sequence what lies there."""
         taken: list[Records] = []
         while self._parts and (count := _index(self._parts[0], end)):
             taken.append(self._take(count))
         return taken
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all records."""
         self._parts.clear()
         self.count = self.decoded_count = 0
         self._chunk_bytes = self.decoded_bytes = self._largest_bytes = 0
 
     @staticmethod
     def first_offsets(units: Records) -> Sequence[int]:
-        """Their own."""
+        """Return the offset of each record."""
         return offsets_of(units)
 
     @staticmethod
     def spans(units: Records) -> Sequence[Span]:
-        """One, or one each where offsets are missing: what lies between may be open."""
+        """Return one span, or where offsets are missing one for each record: those between may be open."""
         first, last = units[0].offset, units[-1].offset
         if last - first + 1 == len(units):
             return [(first, last + 1)]
@@ -203,14 +212,14 @@ class RecordBuffer:
 
 
 def record_bytes(record: WireRecord) -> int:
-    """What a record counts where bytes are limited: key and value."""
+    """Return what a record counts where bytes are limited: key and value."""
     if isinstance(record, UndecodableRecord):
         return 0
     return len(record.value or b"") + len(record.key or b"")
 
 
 def sizes_of(records: Sequence[WireRecord]) -> list[int]:
-    """The same of each."""
+    """Return what each record counts."""
     # A list, not a call each: this is done for every decoded record.
     try:
         return [len(record.value or b"") + len(record.key or b"") for record in records]
@@ -219,31 +228,31 @@ def sizes_of(records: Sequence[WireRecord]) -> list[int]:
 
 
 def _fitting(part: Records, limit: int, byte_limit: int) -> int:
-    """How many of the first `limit` fit into so many bytes; one at least."""
+    """Return how many of the first `limit` records fit into so many bytes; one at least."""
     sizes = sizes_of(part[:limit])
     return max(1, bisect_right(list(accumulate(sizes)), byte_limit))
 
 
 def _index(part: Records, offset: int) -> int:
-    """Of the first record at or above `offset`."""
+    """Return the index of the first record at or above `offset`."""
     if isinstance(part, ChunkSlice):
         return min(max(offset - part.offsets.start, 0), len(part))
     return bisect_left(part, offset, key=lambda record: record.offset)
 
 
 def _sequences(records: Records) -> Iterator[Records]:
-    """Records of chunks that were taken one by one, as slices again: else they would have to be decoded."""
+    """Yield records of chunks that came back one by one as slices again: else they had to be decoded."""
     if isinstance(records, ChunkSlice):
         yield records
         return
-    for (chunk, _), numbered in groupby(enumerate(records), _place):
+    for (chunk, _), numbered in groupby(enumerate(records), _sequence_of):
         alike = [record for _, record in numbered]
         offsets = range(alike[0].offset, alike[-1].offset + 1)
         yield alike if chunk is None else ChunkSlice(chunk, offsets)
 
 
-def _place(numbered: tuple[int, WireRecord]) -> tuple[Chunk | None, int]:
-    """The same for those of one chunk that follow each other, and for all that are decoded."""
+def _sequence_of(numbered: tuple[int, WireRecord]) -> tuple[Chunk | None, int]:
+    """Return what is equal for records of one chunk that follow each other, and for all decoded ones."""
     number, record = numbered
     return (record.chunk, record.offset - number) if isinstance(record, ChunkRecord) else (None, 0)
 

@@ -1,4 +1,4 @@
-"""What a lane of a partition is doing, and what it may do next."""
+"""The state of a partition's lane: what it is doing, and what it may do next."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -16,12 +16,12 @@ class PartitionState(Enum):
     REVOKED = "revoked"  # for good: a new assignment is a new object
 
     is_final: bool
-    """Nothing more comes of this assignment by itself."""
+    """Whether nothing more comes of this assignment by itself."""
     waits_for_a_record: bool
-    """One that failed, and nothing else, holds up the rest."""
+    """Whether a record that failed, and nothing else, holds up the rest."""
 
     def __init__(self, _: str) -> None:
-        """Once: each fetch asks."""
+        # Reckoned once, since each fetch asks for it.
         self.is_final = self.name in {"HALTED", "REVOKED"}
         self.waits_for_a_record = self.name in {"BACKOFF", "WRITING_DEAD_LETTER", "HALTED"}
 

@@ -1,4 +1,4 @@
-"""Code that a function's file carries itself: from a private folder, for as long as the process runs."""
+"""Code of a function: written out where its file carries it, and watched for changes."""
 
 import asyncio
 import logging
@@ -14,17 +14,23 @@ from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.embedded.data_folder import OwnedFolder
 from headrace.runtime.users import ProcessUser
 
+logger = logging.getLogger(__name__)
+
 _PREFIX = "headrace-code-"
+_LOOK_SECONDS = 0.2
+_MOST_NAMED = 3
+
+Versions = Mapping[Path, tuple[int, int]]
 
 
 @asynccontextmanager
 async def written_out(
     functions: Sequence[FunctionSpec], user: ProcessUser
 ) -> AsyncIterator[list[FunctionSpec]]:
-    """The functions, each with a folder that holds its module.
+    """Yield the functions, each with a folder that holds its module.
 
-    A folder is the user's alone, deleted at the end, and by a later run where the process was killed.
-    Raises UsageError where that user can't get there.
+    A folder is the user's alone, deleted at the end, and by a later run where the process was killed. Raises
+    UsageError where that user can't get there.
     """
     async with AsyncExitStack() as stack:
         yield [
@@ -39,27 +45,20 @@ async def _written_out(function: FunctionSpec, user: ProcessUser, stack: AsyncEx
     module = folder.joinpath(*function.handler_module.split(".")).with_suffix(".py")
     module.parent.mkdir(parents=True, exist_ok=True)
     module.write_text(function.code, encoding="utf-8")
-    owned.give(user)
+    # Last, once all is written: from then on it is the user's, no longer ours.
+    owned.give_to_user(user)
     user.check_reach([module])
     return replace(function, folder=folder)
 
 
-logger = logging.getLogger(__name__)
-
-
-_LOOK_SECONDS = 0.2
-
-
-_MOST_NAMED = 3
-
-
-Versions = Mapping[Path, tuple[int, int]]
-
-
 async def reload_forever(function: FunctionSpec, dispatchers: Sequence[Dispatcher]) -> None:
-    """Look again and again. A handler that can't be loaded any more is named, until it can be."""
+    """Replace a function's workers, between records, whenever its code changes (`--reload`).
+
+    A handler that can't be loaded any more is named, until it can be.
+    """
     folder, file = function.folder.resolve(), function.path.resolve()
     if function.code:
+        # It was written out at the start: the file that a user edits isn't the one that workers import.
         logger.warning("%s holds the handler's code itself: that is read at the start alone", function.path)
         return
     logger.info("workers are replaced when a Python file below %s changes", folder)
@@ -70,6 +69,7 @@ async def reload_forever(function: FunctionSpec, dispatchers: Sequence[Dispatche
             now = await asyncio.to_thread(_versions, folder)
             changed = sorted(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
             before = now
+            # A Python file with an inline configuration counts as code: only that is read again.
             if file in changed and file.suffix != ".py":
                 logger.warning("%s has changed: it is read at the start; run it again for that", file)
             if code := [path for path in changed if path.suffix == ".py"]:
@@ -82,15 +82,16 @@ async def reload_forever(function: FunctionSpec, dispatchers: Sequence[Dispatche
 def _versions(folder: Path) -> Versions:
     found: dict[Path, tuple[int, int]] = {}
     for path in _files(folder):
-        with suppress(OSError):  # it has gone meanwhile
+        with suppress(OSError):  # the file was deleted meanwhile
             about = path.stat()
             found[path] = about.st_mtime_ns, about.st_size
     return found
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Its own; an environment of Python below it, and what is hidden, are others'."""
+    """Yield the folder's Python and YAML files, without those of virtual environments and hidden folders."""
     for parent, folders, files in os.walk(folder):
+        # Changed in place: os.walk goes only where this list says.
         here = Path(parent)
         folders[:] = [
             it for it in folders if not it.startswith((".", "__")) and not _is_environment(here / it)
@@ -99,13 +100,13 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _is_environment(folder: Path) -> bool:
-    with suppress(PermissionError):  # then nothing of it is looked at
+    with suppress(PermissionError):  # a folder that can't be read is skipped like an environment
         return (folder / "pyvenv.cfg").exists()
     return True
 
 
 def _forget_compiled(paths: Sequence[Path]) -> None:
-    """Python takes a source of the same second and size for the one that it has compiled."""
+    """Delete compiled files: Python takes a source of the same second and size for the compiled one."""
     for path in paths:
         with suppress(OSError):
             Path(cache_from_source(str(path))).unlink()

@@ -1,20 +1,21 @@
-"""The functions of a command line: all that `run` refuses in them before it starts, `validate` reports."""
+"""Loading of a command line's functions, with all that `run` refuses and `validate` reports."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.runtime.config.function import FunctionSpec, load_function
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.config.trigger import CommandSettings
 from headrace.runtime.embedded.spark.installed import spark_fault
-from headrace.runtime.embedded.spark.sharing import sharing
+from headrace.runtime.embedded.spark.sharing import functions_with_own_spark
 from headrace.runtime.errors import ConfigError, Problem
 from headrace.runtime.settings.overrides import Override
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedFunction:
-    """What was found out about one PATH: a function, or problems."""
+    """Result of loading one PATH: a function, or problems."""
 
     path: Path
     function: FunctionSpec | None = None
@@ -22,19 +23,19 @@ class LoadedFunction:
 
 
 def load_functions(
-    paths: Sequence[Path], overrides: tuple[Override, ...], beside: CommandSettings
+    paths: Sequence[Path], overrides: tuple[Override, ...], command: CommandSettings
 ) -> list[LoadedFunction]:
-    """Each by itself, then beside the others: those of one command line run together."""
-    loaded = [_loaded(path, overrides, beside) for path in paths]
+    """Load each function, then check them beside each other: those of a command line run together."""
+    loaded = [_loaded(path, overrides, command) for path in paths]
     enabled = [it.function for it in loaded if it.function is not None and not it.function.disabled]
-    problems = list(_problems_of(enabled))
+    problems = list(_problems_of(enabled))  # disabled functions are in nobody's way
     return [_with_problems(it, problems) for it in loaded]
 
 
-def _loaded(path: Path, overrides: tuple[Override, ...], beside: CommandSettings) -> LoadedFunction:
+def _loaded(path: Path, overrides: tuple[Override, ...], command: CommandSettings) -> LoadedFunction:
     try:
         return LoadedFunction(
-            path, load_function(path, overrides=overrides, with_handler=True, beside=beside)
+            path, load_function(path, overrides=overrides, with_handler=True, command=command)
         )
     except ConfigError as error:
         return LoadedFunction(path, problems=error.problems)
@@ -47,7 +48,7 @@ def _with_problems(loaded: LoadedFunction, problems: Sequence[Problem]) -> Loade
 
 
 def _problems_of(functions: Sequence[FunctionSpec]) -> Iterator[Problem]:
-    """Of functions that are enabled and valid, each by itself."""
+    """Yield the problems that functions have beside each other; each of them is valid by itself."""
     by_name: dict[str, FunctionSpec] = {}
     for function in functions:
         first = by_name.setdefault(function.name, function)
@@ -61,6 +62,6 @@ def _problems_of(functions: Sequence[FunctionSpec]) -> Iterator[Problem]:
     if with_spark and (fault := spark_fault()):
         yield from (function.problem(("spec", "spark"), fault) for function in with_spark)
     try:
-        sharing(functions)
+        functions_with_own_spark(functions)  # functions that share a Spark server have to agree about it
     except ConfigError as error:
         yield from error.problems

@@ -1,4 +1,4 @@
-"""How an option of a command is declared: once, as a field of the dataclass that the command gets.
+"""Declaration of a command's options: each once, as a field of the dataclass that the command gets.
 
 The field's name, type and default are the option's. A command is built from the fields, and so is the command
 line of each replica.
@@ -17,16 +17,16 @@ _KEY = "option"
 
 
 class Reach(Enum):
-    """Whom an option is for, where one process has replicas of itself run."""
+    """Processes that an option is for, where one process has replicas of itself run."""
 
-    EVERYBODY = "what is said to the parent is said to its replicas"
-    PARENT = "replicas don't hear of it"
-    REPLICA = "from the parent to its replicas; users don't see it"
+    EVERYBODY = "the parent, which passes it on to its replicas"
+    PARENT = "the parent alone"
+    REPLICA = "replicas alone: their parent gives it, and users don't see it"
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOption:
-    """What stands beside a field. `flag` is empty for arguments, `rest` is click's."""
+    """An option, as its field declares it. `flag` is empty for arguments, `rest` is click's."""
 
     name: str
     flag: str
@@ -50,7 +50,7 @@ class CommandOption:
         )(command)
 
     def words(self, value: Any) -> list[str]:
-        """What stands for a value on a command line; arguments come last."""
+        """Return the words of a command line that give this option a value; arguments come last."""
         if not self.flag:
             return ["--", *map(str, value)]
         if isinstance(value, bool):
@@ -61,17 +61,20 @@ class CommandOption:
 
 
 def option(text: str = "", *, reach: Reach = Reach.EVERYBODY, flag: str = "", **rest: Any) -> dict[str, Any]:
-    """A field's metadata. `flag` is made of the field's name where none is given, `text` is for --help."""
+    """Return the metadata of an option's field.
+
+    `flag` is made of the field's name where none is given, `text` is for --help.
+    """
     return {_KEY: (flag or None, reach, {"help": text or None, **rest})}
 
 
 def argument(**rest: Any) -> dict[str, Any]:
-    """A field's metadata: what stands on the command line by itself, at least once. It is for everybody."""
+    """Return the metadata of a field that stands on the command line by itself, at least once."""
     return {_KEY: ("", Reach.EVERYBODY, rest)}
 
 
 def declared(options: type[Any]) -> list[CommandOption]:
-    """In the fields' order."""
+    """Return the options of a dataclass, in the fields' order."""
     return [_read(field) for field in fields(options)]
 
 
@@ -82,10 +85,10 @@ def _read(field: Field[Any]) -> CommandOption:
 
 
 def parameters(options: type[Any]) -> Callable[[Command], Command]:
-    """Give a command all of them, by the fields' names."""
+    """Return a decorator that gives a command all of the options, by the fields' names."""
 
     def decorate(command: Command) -> Command:
-        for one in reversed(declared(options)):
+        for one in reversed(declared(options)):  # decorators apply from the last to the first
             command = one.decorate(command)
         return command
 
@@ -93,13 +96,13 @@ def parameters(options: type[Any]) -> Callable[[Command], Command]:
 
 
 def parameter(options: type[Any], name: str) -> Callable[[Command], Command]:
-    """Give a command one of them."""
+    """Return a decorator that gives a command one of the options."""
     (found,) = (one for one in declared(options) if one.name == name)
     return found.decorate
 
 
 def command_line(options: Any) -> list[str]:
-    """What has a replica go by these options: all but those that are the parent's alone."""
-    theirs = [one for one in declared(type(options)) if one.reach is not Reach.PARENT]
-    theirs.sort(key=lambda one: not one.flag)
-    return [word for one in theirs for word in one.words(getattr(options, one.name))]
+    """Return the words that have a replica go by these options: all but the parent's own."""
+    passed_on = [one for one in declared(type(options)) if one.reach is not Reach.PARENT]
+    passed_on.sort(key=lambda one: not one.flag)  # arguments last, behind "--": a path may begin with a dash
+    return [word for one in passed_on for word in one.words(getattr(options, one.name))]

@@ -1,4 +1,4 @@
-"""The command line of `headrace run`: each option is declared here, and nowhere else."""
+"""Command line of `headrace run`: each option is declared here, and nowhere else."""
 
 import json
 import os
@@ -46,19 +46,23 @@ def _admin_host(_: click.Context, __: click.Parameter, host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """What a command may say of one: where it is, or that it be embedded."""
+    """Options about one service: where it is, or that it be embedded."""
 
     option: str
     parameter: str
     name: str
     embedded: object
-    """What stands for its address until it is started and has one."""
+    """Stands in for its address, in the type of the setting, until it is started and has one."""
     as_written: Callable[[Sequence[str]], object]
-    """Its addresses, as a file has them."""
+    """Turns its addresses into what a file would hold."""
 
-    def instead(self, context: click.Context) -> Iterator[tuple[str, OverrideValue]]:
-        """The variable gives way to an embedded one; the option and an embedded one exclude each other."""
+    def override(self, context: click.Context) -> Iterator[tuple[str, OverrideValue]]:
+        """Yield the option and what it gives instead of the file, if anything.
+
+        A variable gives way to an embedded service; an option and an embedded service exclude each other.
+        """
         given = context.params[self.parameter]
+        # A variable may be set for all commands of a shell, and must not bar an embedded service.
         is_from_environment = context.get_parameter_source(self.parameter) is ParameterSource.ENVIRONMENT
         if context.params[f"embedded_{self.name}"]:
             if given and not is_from_environment:
@@ -76,24 +80,30 @@ _SERVICES = (
 
 
 def command_settings(context: click.Context) -> CommandSettings:
-    """What a command with the options of all services, and only_kafka, says. Raises UsageError."""
-    instead = dict(pair for service in _SERVICES for pair in service.instead(context))
-    return CommandSettings(instead, "kafka-cluster" if context.params["only_kafka"] else "")
+    """Return the settings of a command that has the options of all services, and only_kafka.
+
+    Raises UsageError.
+    """
+    values = dict(pair for service in _SERVICES for pair in service.override(context))
+    return CommandSettings(values, "kafka-cluster" if context.params["only_kafka"] else "")
 
 
 def command_settings_for_one_record(brokers: Sequence[str], *, reads_kafka: bool) -> CommandSettings:
-    """For a command that runs no trigger: it asks no service, but for these brokers or the file's own."""
-    instead = {service.option: OverrideValue(service.embedded, "command line") for service in _SERVICES}
+    """Return the settings of a command that runs no trigger, and reads a record of Kafka at most.
+
+    No service needs an address then, but for the brokers: these, or the file's own.
+    """
+    values = {service.option: OverrideValue(service.embedded, "command line") for service in _SERVICES}
     if reads_kafka:
-        del instead[BROKERS_OPTION]
+        del values[BROKERS_OPTION]
     if brokers:
-        instead[BROKERS_OPTION] = OverrideValue(list(brokers), "command line")
-    return CommandSettings(instead)
+        values[BROKERS_OPTION] = OverrideValue(list(brokers), "command line")
+    return CommandSettings(values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What was said to `headrace run`."""
+    """Options that `headrace run` was given."""
 
     paths: tuple[Path, ...] = field(metadata=argument(metavar="PATH...", type=click.Path(path_type=Path)))
     brokers: tuple[str, ...] = field(
@@ -144,7 +154,7 @@ class RunOptions:
     v3io: tuple[str, ...] = field(
         default=(),
         metadata=option(
-            "OverrideValue of the web API that v3io triggers name.",
+            "Instead of the web API that v3io triggers name.",
             flag=V3IO_OPTION,
             metavar="URL",
             callback=_web_api,
@@ -209,15 +219,19 @@ class RunOptions:
     )
 
     def environment(self) -> dict[str, str]:
-        """For a replica, which `of_parent` finds it in."""
+        """Return the variables by which `of_parent` gets what a command line would show to everybody."""
         return {_SETS: json.dumps(self.set_texts)}
 
     def of_parent(self, env: MutableMapping[str, str] = os.environ) -> "RunOptions":
-        """With what is said to replicas in private. Taken out: handlers need not see it."""
+        """Return the options with those that a parent passes by the environment.
+
+        They are taken out of it: handlers need not see them.
+        """
+        # Popped in every process, whoever set it; heeded in replicas alone.
         given = env.pop(_SETS, "[]")
         return replace(self, set_texts=tuple(json.loads(given))) if self.replica_name else self
 
     @property
     def admin(self) -> TcpAddress | Path:
-        """Where the admin server listens."""
+        """Address, or Unix socket, where the admin server listens."""
         return self.admin_socket or TcpAddress(self.admin_host, self.admin_port)

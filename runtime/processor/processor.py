@@ -1,4 +1,4 @@
-"""One replica of a function, or of several: triggers, their dispatchers and workers, in one process."""
+"""Replica of a function, or of several: triggers, their dispatchers and workers, in one process."""
 
 import asyncio
 import gc
@@ -18,7 +18,8 @@ from headrace.runtime.metrics.runtime_metrics import MetricRegistry
 from headrace.runtime.partitions.status import is_stuck, state_name
 from headrace.runtime.processes import keep_freed_memory
 from headrace.runtime.processor.handler_code import reload_forever
-from headrace.runtime.processor.running_trigger import RunningFunction, RunningGuest, RunningTrigger
+from headrace.runtime.processor.running_trigger import RunningFunction, RunningTrigger
+from headrace.runtime.processor.shared_workers import SharingTrigger
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.tasks import task_group
 from headrace.runtime.users import OURS, ProcessUser
@@ -30,7 +31,7 @@ from headrace.triggers.base import TriggerStatus
 def fill_gauges(
     gauges: Gauges, labels: tuple[str, ...], workers: Iterable[WorkerHandle], status: TriggerStatus
 ) -> None:
-    """Of one trigger, whose labels' values are `labels`."""
+    """Fill the gauges of one trigger, whose labels' values are `labels`."""
     for worker in workers:
         of_worker = (*labels, worker.index)
         gauges.ready.labels(*of_worker).set(worker.is_ready)
@@ -56,22 +57,24 @@ def fill_gauges(
 
 
 class Processor:
-    """Start, run, stop. Keeps admin.Reported."""
+    """Triggers of a replica: start, run and stop. A StatusSource for the admin server."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all but two have defaults
         self,
         functions: Sequence[FunctionSpec],
         replica: str,
         sparks: Mapping[str, SparkLink] | None = None,
         on_loaded: Callable[[], None] = lambda: None,
         user: ProcessUser = OURS,
+        *,
+        reloads: bool = False,
     ) -> None:
-        """Functions of different names; `sparks` by function, for those that have Spark.
+        """Functions have different names; `sparks` are links by function, for those that have Spark.
 
-        `on_loaded` is called once all handlers are. Handlers run as `user`.
+        `on_loaded` is called once all handlers are loaded. Handlers run as `user`. `reloads`: workers are
+        replaced when their code changes.
         """
-        self.reloads = False
-        """Whether workers are replaced when their code changes."""
+        self._reloads = reloads
         self._on_loaded = on_loaded
         self._functions = [
             RunningFunction(it, replica, (sparks or {}).get(it.name), user) for it in functions
@@ -82,20 +85,22 @@ class Processor:
         self._started = time.time()
         self._has_loaded = False
         self._triggers = [running for function in self._functions for running in self._triggers_of(function)]
-        self._hosts = [running for running in self._triggers if isinstance(running, RunningTrigger)]
+        self._owners = [running for running in self._triggers if isinstance(running, RunningTrigger)]
+        """Triggers with workers of their own."""
 
-    def _triggers_of(self, running_function: RunningFunction) -> "Iterator[RunningTrigger | RunningGuest]":
+    def _triggers_of(self, running_function: RunningFunction) -> Iterator[RunningTrigger | SharingTrigger]:
         function = running_function.spec
-        hosts: dict[str, RunningTrigger] = {}
-        for spec in function.triggers_by_host:
-            told_apart_by = {"function": function.name} if len(self._functions) > 1 else {}
+        owners: dict[str, RunningTrigger] = {}
+        for spec in function.triggers_by_owner:
+            log_labels = {"function": function.name} if len(self._functions) > 1 else {}
             if len(function.triggers) > 1:
-                told_apart_by["trigger"] = spec.name
-            if (host := hosts.get(function.host_of(spec).name)) is not None:
-                yield RunningGuest(running_function, host, spec, self._metrics, told_apart_by)
+                log_labels["trigger"] = spec.name
+            # Owners come first in this order, so the owner is there already.
+            if (owner := owners.get(function.worker_owner_of(spec).name)) is not None:
+                yield SharingTrigger(running_function, owner, spec, self._metrics, log_labels)
                 continue
-            running = RunningTrigger(running_function, spec, self._metrics, told_apart_by)
-            hosts[spec.name] = running
+            running = RunningTrigger(running_function, spec, self._metrics, log_labels)
+            owners[spec.name] = running
             yield running
 
     def has_been_up(self) -> bool:
@@ -103,40 +108,46 @@ class Processor:
         return self._has_loaded
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set, or a trigger can't go on. Raises HeadraceError. Everything is given back."""
+        """Run until `stop` is set, or a trigger can't go on. Raises HeadraceError.
+
+        All partitions are given back when it returns.
+        """
+        # Two tasks, since a trigger may end by an error before anybody asks for a stop.
         running = asyncio.create_task(self._run(), name="processor")
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
-        # Each trigger gives back what it has, whatever happens in the others.
+        # Each trigger gives its partitions back, whatever happens in the others.
         stops = [asyncio.create_task(trigger.stop(), context=trigger.context) for trigger in self._triggers]
         for task in (running, stopping):
             task.cancel()
         results = await asyncio.gather(running, *stops, return_exceptions=True)
+        # Outputs close last: a trigger's last records may still produce to them.
         results += await asyncio.gather(*(it.close() for it in self._functions), return_exceptions=True)
         for failure in results:
             if isinstance(failure, Exception):
                 raise failure
 
     async def _run(self) -> None:
-        for running in self._triggers:
-            await asyncio.create_task(running.start_workers(), context=running.context)
-        self._has_loaded = True
-        keep_freed_memory()
-        gc.freeze()  # what is imported stays: no collection need look at it
+        for owner in self._owners:
+            # In a context of its own: all tasks and log lines below name the trigger.
+            await asyncio.create_task(owner.start_workers(), context=owner.context)
+        self._has_loaded = True  # handlers may run from now on: a stop gives them time
+        keep_freed_memory()  # for batches, which are larger than malloc keeps by itself
+        gc.freeze()  # modules stay for good: no collection need look at them
         self._on_loaded()
         async with task_group(HeadraceError) as runs:
             for running in self._triggers:
                 runs.create_task(running.run(), context=running.context)
-            for function in self._functions if self.reloads else ():
-                hosts = [it.dispatcher for it in self._hosts if it.function is function.spec]
-                runs.create_task(reload_forever(function.spec, hosts))
+            for function in self._functions if self._reloads else ():
+                dispatchers = [it.dispatcher for it in self._owners if it.function is function.spec]
+                runs.create_task(reload_forever(function.spec, dispatchers))
 
     async def problems(self) -> list[str]:
-        """Why it isn't ready."""
+        """Return why a trigger or an output isn't ready, one line each."""
         return [problem for it in (*self._triggers, *self._functions) for problem in it.problems()]
 
     async def status(self) -> dict[str, Any]:
-        """The functions, and one replica of them."""
+        """Return the functions, and this replica of them."""
         replica = {
             "name": self._replica,
             "pid": os.getpid(),
@@ -147,10 +158,10 @@ class Processor:
         return {"functions": [function.spec.name for function in self._functions], "replicas": [replica]}
 
     async def act(self, action: Action, topic: str, partition: int) -> list[str]:
-        """On each trigger that has the partition. Raises NotHaltedError."""
+        """Retry or skip in each trigger that has the partition. Raises NotHaltedError."""
         found = [
             (running, assigned)
-            for running in self._hosts
+            for running in self._owners
             for assigned in running.dispatcher.partitions.values()
             if assigned.key == (topic, partition)
         ]
@@ -160,12 +171,15 @@ class Processor:
         return [running.context.run(running.dispatcher.act, action, assigned) for running, assigned in stuck]
 
     async def recent(self) -> dict[str, Any]:
-        """One replica."""
+        """Return the last minutes of this replica."""
         triggers = [running.recent() for running in self._triggers]
         return {"replicas": [{"name": self._replica, "triggers": triggers, "log": LOG_TAIL.lines()}]}
 
     async def metrics(self) -> bytes:
-        """Counters as they are, gauges read now. One at a time: each fills the gauges anew."""
+        """Return counters as they are, and gauges read now.
+
+        One call waits for another: each fills the gauges anew.
+        """
         async with self._scraping:
             self._fill_gauges()
             return await asyncio.to_thread(generate_latest, self._metrics.registry)
@@ -175,7 +189,7 @@ class Processor:
         gauges.clear()
         for each in self._triggers:
             each.metrics.flush()
-        for running in self._hosts:
+        for running in self._owners:
             fill_gauges(
                 gauges,
                 running.metrics.labels,

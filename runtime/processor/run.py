@@ -1,4 +1,4 @@
-"""What `headrace run` does: embedded servers if asked for, then one processor, or several supervised."""
+"""Run of functions, from its start to its stop: embedded servers, then one processor or a supervisor."""
 
 import importlib.util
 import logging
@@ -9,14 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.runtime import worker as worker_room
+from headrace.runtime import worker as worker_package
 from headrace.runtime.admin.server import admin_server
 from headrace.runtime.admin.status_source import StartingStatus
 from headrace.runtime.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, kept_for_commands, take_token
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.config.handler_lookup import module_file
 from headrace.runtime.embedded.spark.server import SparkServer
-from headrace.runtime.embedded.spark.sharing import sharing
+from headrace.runtime.embedded.spark.sharing import functions_with_own_spark
 from headrace.runtime.errors import UsageError
 from headrace.runtime.log import LOG_TAIL
 from headrace.runtime.processes import picked
@@ -24,7 +24,7 @@ from headrace.runtime.processor.handler_code import written_out
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.processor import Processor
 from headrace.runtime.processor.replica_heartbeat import SupervisorLink, stop_seconds
-from headrace.runtime.processor.services import at_services, started, with_addresses
+from headrace.runtime.processor.services import at_services, running_services, with_addresses
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
@@ -37,35 +37,37 @@ logger = logging.getLogger(__name__)
 
 
 async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) -> None:
-    """Until SIGTERM, Ctrl-C, or an error that ends it. Raises HeadraceError."""
-    functions = _to_run(functions)
+    """Run functions until SIGTERM, Ctrl-C, or an error that ends the run. Raises HeadraceError."""
+    functions = _enabled(functions)
     if options.debug:
         functions = _to_debug(functions, options)
     stopping = Stopping()
     stopping.on_signals()
-    tell_up = _parent(functions, options, stopping)
-    # Over its socket only the supervisor asks.
+    on_loaded = _link_to_supervisor(functions, options, stopping)
+    # On a replica's Unix socket only the supervisor asks, which runs as the same user.
     token = take_token() if isinstance(options.admin, TcpAddress) else NO_TOKEN
     for function in functions:
         logger.info("function %s: %s from %s", function.name, function.handler, function.path)
     async with AsyncExitStack() as stack:
-        stack.enter_context(_kept_for_page())
-        front = StartingStatus(functions)
-        url = await stack.enter_async_context(admin_server(front, options.admin, token))
-        kept = stack.enter_context(kept_for_commands(token.text, url)) if token.is_made_up else None
-        start = _Start(functions, options, stopping, front, tell_up)
-        front.served = await stopping.unless_asked(_begin(start, stack))
-        if front.served is not None:
+        stack.enter_context(_log_tail_kept())
+        status = StartingStatus([function.name for function in functions])
+        # The admin server comes first: probes get an answer while servers and workers start.
+        url = await stack.enter_async_context(admin_server(status, options.admin, token))
+        file = stack.enter_context(kept_for_commands(token.text, url)) if token.is_made_up else None
+        startup = _Startup(functions, options, stopping, status, on_loaded)
+        if runner := await stopping.unless_requested(startup.begin(stack)):
+            status.hand_over(runner)
             if isinstance(options.admin, TcpAddress):
                 logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
-                _tell(token, kept, is_local=options.admin.is_local)
-            stopping.is_up = front.served.has_been_up
-            await front.served.run(stopping.asked)
+                _log_where_the_token_is(token, file, is_local=options.admin.is_local)
+            stopping.ask_whether_up(runner.has_been_up)
+            await runner.run(stopping.requested)
     logger.info("stopped")
 
 
 @contextmanager
-def _kept_for_page() -> Iterator[None]:
+def _log_tail_kept() -> Iterator[None]:
+    """Keep the last lines of the log for the admin server's page."""
     root = logging.getLogger()
     root.addHandler(LOG_TAIL)
     try:
@@ -74,13 +76,13 @@ def _kept_for_page() -> Iterator[None]:
         root.removeHandler(LOG_TAIL)
 
 
-def _tell(token: AdminToken, kept: Path | None, *, is_local: bool) -> None:
-    """Where whoever is to move a partition finds the token."""
-    if kept is not None:
-        logger.info("to move a halted partition takes the token in %s", kept)
-    if not token.is_made_up or (kept is not None and is_local):
+def _log_where_the_token_is(token: AdminToken, file: Path | None, *, is_local: bool) -> None:
+    """Tell in the log where whoever is to move a partition finds the token."""
+    if file is not None:
+        logger.info("to move a halted partition takes the token in %s", file)
+    if not token.is_made_up or (file is not None and is_local):
         return
-    if is_local and not sys.stderr.isatty():  # a log that others may read later has it only where it must
+    if is_local and not sys.stderr.isatty():  # others may read this log later: keep the token out of it
         message = "nobody can move a halted partition: no file can keep the token (%s); give one in %s"
         logger.warning(message, "~/.local/state/headrace, or XDG_STATE_HOME", TOKEN_VARIABLE)
         return
@@ -92,42 +94,53 @@ def _tell(token: AdminToken, kept: Path | None, *, is_local: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
+class _Startup:
+    """Start of a run, up to the processor or supervisor that runs the functions."""
+
     functions: Sequence[FunctionSpec]
     options: RunOptions
     stopping: Stopping
-    front: StartingStatus
-    tell_up: Callable[[], None]
+    status: StartingStatus
+    on_loaded: Callable[[], None]
+    """Called once all handlers are loaded."""
+
+    async def begin(self, stack: AsyncExitStack) -> Supervisor | Processor:
+        """Start what the functions need, and return what runs them. The caller closes `stack`."""
+        options, stopping = self.options, self.stopping
+        user = _worker_user(self.functions, options)
+        self.status.enter("embedded servers" if options.embedded_kafka or options.embedded_v3io else "")
+        services = await stack.enter_async_context(running_services(self.functions, options, stopping))
+        passed_on = picked(os.environ, options.pass_env)
+        functions = with_addresses([with_environment(function, passed_on) for function in self.functions])
+        spark = await self._spark(functions, user, stack)
+        if options.replicas > 1:
+            # Replicas are told where the services are: only this process starts any.
+            options = replace(options, brokers=services["kafka"], v3io=services["v3io"])
+            supervisor = Supervisor(functions, options, spark)
+            stack.enter_context(stopping.killing(supervisor.kill))
+            return supervisor
+        runnable = await stack.enter_async_context(written_out(functions, user))
+        index, count = options.replica_index, options.replica_count
+        placed = [with_replica(at_services(function, services), index, count) for function in runnable]
+        sparks = dict(_spark_links(functions, spark))
+        return Processor(placed, options.replica_name, sparks, self.on_loaded, user, reloads=options.reload)
+
+    async def _spark(
+        self, functions: Sequence[FunctionSpec], user: ProcessUser, stack: AsyncExitStack
+    ) -> SparkLink | None:
+        """Return the supervisor's Spark server, else start one where a function needs it."""
+        if given := SparkLink.from_environment():
+            self.status.enter("")
+            return given
+        sharers = functions_with_own_spark(functions)
+        self.status.enter("Spark" if sharers else "")
+        if not sharers:
+            return None
+        return await stack.enter_async_context(_spark_server(sharers, user, self.stopping))
 
 
-async def _begin(start: _Start, stack: AsyncExitStack) -> Supervisor | Processor:
-    """All that has to be there before there is one. What it enters is the caller's to leave."""
-    functions, options, stopping, front = start.functions, start.options, start.stopping, start.front
-    user = _worker_user(functions, options)
-    front.doing = "embedded servers" if options.embedded_kafka or options.embedded_v3io else ""
-    services = await stack.enter_async_context(started(functions, options, stopping))
-    passed = picked(os.environ, options.pass_env)
-    functions = with_addresses([with_environment(function, passed) for function in functions])
-    given = SparkLink.from_environment()
-    sharers = [] if given else sharing(functions)
-    front.doing = "Spark" if sharers else ""
-    spark = await stack.enter_async_context(_spark_server(sharers, user, stopping)) if sharers else given
-    if options.replicas > 1:
-        told = replace(options, brokers=services["kafka"], v3io=services["v3io"])
-        supervisor = Supervisor(functions, told, spark)
-        stack.enter_context(stopping.killing(supervisor.kill))
-        return supervisor
-    runnable = await stack.enter_async_context(written_out(functions, user))
-    index, count = options.replica_index, options.replica_count
-    placed = [with_replica(at_services(function, services), index, count) for function in runnable]
-    sparks = dict(_spark_links(functions, spark))
-    processor = Processor(placed, options.replica_name, sparks, start.tell_up, user)
-    processor.reloads = options.reload
-    return processor
-
-
-def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
-    """Without those that are disabled. UsageError where none is left."""
+def _enabled(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
+    """Return the functions that aren't disabled. Raises UsageError where none is left."""
     if enabled := [function for function in functions if not function.disabled]:
         return enabled
     first = functions[0]
@@ -135,7 +148,7 @@ def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
 
 
 def _to_debug(functions: Sequence[FunctionSpec], options: RunOptions) -> list[FunctionSpec]:
-    """With one worker for each trigger, which nobody hurries. Raises UsageError for what has no terminal."""
+    """Return the functions for debugging. Raises UsageError where handlers would have no terminal."""
     if options.replicas > 1 or options.worker_user is not None:
         other = "--replicas" if options.replicas > 1 else "--worker-user"
         raise UsageError(f"--debug gives one process this terminal: leave out {other}")
@@ -143,7 +156,7 @@ def _to_debug(functions: Sequence[FunctionSpec], options: RunOptions) -> list[Fu
 
 
 def for_debugging(function: FunctionSpec) -> FunctionSpec:
-    """The function with workers that have the terminal, and may stand at a breakpoint."""
+    """Return the function with one worker for each trigger, which may stand at a breakpoint."""
     triggers = [
         replace(
             spec,
@@ -152,27 +165,28 @@ def for_debugging(function: FunctionSpec) -> FunctionSpec:
         )
         for spec in function.triggers
     ]
+    # A handler at a breakpoint takes as long as a person does.
     fields = function.fields.model_copy(update={"event_timeout_seconds": 0.0})
     return replace(function, fields=fields, triggers=tuple(triggers), is_debugged=True)
 
 
 def _worker_user(functions: Sequence[FunctionSpec], options: RunOptions) -> ProcessUser:
-    """As whom handlers run. Raises UsageError where they can't."""
+    """Return the user as whom handlers run. Raises UsageError where they can't."""
     if options.worker_user is None:
         return OURS
     user = find_user(options.worker_user)
-    user.check_reach(_files_of_workers(functions))
+    user.check_reach(_files_of_workers(functions))  # now, in words; workers would only fail to start
     gain_no_privileges()
     return user
 
 
 def _files_of_workers(functions: Sequence[FunctionSpec]) -> Iterator[Path]:
-    yield Path(worker_room.__file__)
+    yield Path(worker_package.__file__)
     sdk = importlib.util.find_spec("nuclio_sdk")
     if sdk is not None and sdk.origin:
         yield Path(sdk.origin)
     for function in functions:
-        if not function.code:
+        if not function.code:  # else the module is written out for that user
             yield function.folder
             yield module_file(function.folder, function.handler_module) or function.folder
 
@@ -181,10 +195,11 @@ def _files_of_workers(functions: Sequence[FunctionSpec]) -> Iterator[Path]:
 async def _spark_server(
     sharers: Sequence[FunctionSpec], user: ProcessUser, stopping: Stopping
 ) -> AsyncIterator[SparkLink]:
-    """The one of this process's own that functions without a remote share."""
+    """Run the Spark server that functions without a remote one share."""
     server = SparkServer(sharers, user=user)
     with stopping.killing(server.kill):
         async with server:
+            # To stop Spark in order takes a while: a run that is stopped while it starts doesn't wait for it.
             early = start_task(_at_an_early_stop(server.kill, stopping), "the watch over an early stop")
             try:
                 yield server.link
@@ -193,8 +208,8 @@ async def _spark_server(
 
 
 async def _at_an_early_stop(kill: Callable[[], None], stopping: Stopping) -> None:
-    """What has served nobody needn't be waited for, nor asked to end what it does."""
-    await stopping.asked.wait()
+    """Kill the server at a stop before handlers are up: it has served nobody, so nothing is to be ended."""
+    await stopping.requested.wait()
     if not stopping.is_up():
         kill()
 
@@ -202,7 +217,7 @@ async def _at_an_early_stop(kill: Callable[[], None], stopping: Stopping) -> Non
 def _spark_links(
     functions: Sequence[FunctionSpec], shared: SparkLink | None
 ) -> Iterator[tuple[str, SparkLink]]:
-    """The server of each function that has Spark, by the function's name."""
+    """Yield the server of each function that has Spark, by the function's name."""
     for function in functions:
         spec = function.spark
         if spec is not None and spec.remote:
@@ -212,7 +227,7 @@ def _spark_links(
 
 
 def with_replica(function: FunctionSpec, index: int | None, count: int) -> FunctionSpec:
-    """The function with triggers that know which replica they are of, where there are several, of how many.
+    """Return the function with triggers that know the number of their replica, and how many there are.
 
     Others may run elsewhere: the file may say more than the `count` of this machine.
     """
@@ -224,12 +239,15 @@ def with_replica(function: FunctionSpec, index: int | None, count: int) -> Funct
 
 
 def with_environment(function: FunctionSpec, passed: Mapping[str, str]) -> FunctionSpec:
-    """The function with these variables for its handler, where it has none of its own of that name."""
+    """Return the function with these variables for its handler, where it has none of that name itself."""
     return replace(function, env={**passed, **function.env})
 
 
-def _parent(functions: Sequence[FunctionSpec], options: RunOptions, stopping: Stopping) -> Callable[[], None]:
-    """Stop with the supervisor, if there is one. To be called once the handlers are loaded."""
+def _link_to_supervisor(
+    functions: Sequence[FunctionSpec], options: RunOptions, stopping: Stopping
+) -> Callable[[], None]:
+    """Stop with the supervisor, if there is one. Return what to call once the handlers are loaded."""
     if options.parent_fd is None:
         return lambda: None
-    return SupervisorLink(options.parent_fd, stopping.with_supervisor, stop_seconds(functions)).tell_up
+    link = SupervisorLink(options.parent_fd, stopping.with_supervisor, stop_seconds(functions))
+    return link.report_loaded

@@ -1,36 +1,38 @@
-"""Where things are that the functions of a run need: servers, started here if asked for, and each other."""
+"""Addresses that the functions of a run need: of services, started here if asked for, and of each other."""
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from headrace.runtime.config.function import FunctionSpec, TriggerSpec
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.kafka.names import DEFAULT_PORT
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.trigger_classes import trigger_class
-from headrace.runtime.web.addresses import reachable
+from headrace.runtime.web.addresses import host_in_url
 from headrace.triggers.base import EmbeddedNeeds, Listening
 
 logger = logging.getLogger(__name__)
 
 Services = Mapping[str, tuple[str, ...]]
-"""Addresses that override the functions' own, by service; none where their own hold."""
+"""Addresses that override the functions' own, by service; empty where their own hold."""
 _EMBEDDED_PARTITIONS = 8
 
 
 @asynccontextmanager
-async def started(
+async def running_services(
     functions: Sequence[FunctionSpec], options: RunOptions, stopping: Stopping
 ) -> AsyncIterator[Services]:
-    """With all that the options ask for, until it ends."""
+    """Start the services that the options ask for; they stop when the context ends."""
+    # A replica gets the addresses of services that its supervisor has started as options.
     services = {"kafka": options.brokers, "v3io": options.v3io}
     async with AsyncExitStack() as stack:
         if options.embedded_kafka:
             kafka = _kafka(_sources(functions, "kafka"), stopping)
+            # The topics are made before any trigger asks for them.
             services["kafka"] = (await stack.enter_async_context(kafka),)
         if options.embedded_v3io:
             v3io = _v3io(_sources(functions, "v3io"), stopping)
@@ -39,7 +41,7 @@ async def started(
 
 
 def at_services(function: FunctionSpec, services: Services) -> FunctionSpec:
-    """The function with triggers that read there."""
+    """Return the function with triggers that read at these services."""
     return replace(function, triggers=tuple(_at(spec, services) for spec in function.triggers))
 
 
@@ -50,7 +52,7 @@ def _at(spec: TriggerSpec, services: Services) -> TriggerSpec:
 
 
 def _sources(functions: Iterable[FunctionSpec], service: str) -> dict[str, int]:
-    """All that the functions read and write there by themselves, with how many partitions each gets."""
+    """Return the topics or streams that the functions use there, with the partitions that each gets."""
     needs = [_needs(spec) for function in functions for spec in function.triggers]
     names = (name for it in needs if it.service == service for name in it.topics)
     return dict.fromkeys(names, _EMBEDDED_PARTITIONS)
@@ -64,7 +66,7 @@ def _needs(spec: TriggerSpec) -> EmbeddedNeeds:
 async def _kafka(topics: Mapping[str, int], stopping: Stopping) -> AsyncIterator[str]:
     logger.info("starting embedded Kafka")
     kafka = EmbeddedKafka(port=DEFAULT_PORT, may_move=True)
-    with stopping.killing(kafka.kill):  # from before it starts until it has stopped
+    with stopping.killing(kafka.kill):  # from before it starts until it has stopped: no Java is left behind
         async with kafka:
             await kafka.create_topics(topics)
             message = "embedded Kafka at %s until this run ends, with the topics %s"
@@ -77,6 +79,9 @@ async def _kafka(topics: Mapping[str, int], stopping: Stopping) -> AsyncIterator
 
 @asynccontextmanager
 async def _v3io(streams: Mapping[str, int], stopping: Stopping) -> AsyncIterator[str]:
+    # A development server, which few runs ask for: nothing of the core imports it.
+    from headrace.runtime.embedded.v3io.server import EmbeddedV3io
+
     v3io = EmbeddedV3io()
     with stopping.killing(v3io.kill):
         async with v3io:
@@ -90,16 +95,20 @@ async def _v3io(streams: Mapping[str, int], stopping: Stopping) -> AsyncIterator
 
 
 def with_addresses(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
-    """The functions, each of which knows all that may be called."""
+    """Return the functions, each with the addresses of all that may be called."""
     found = {function.name: address for function in functions if (address := _address(function))}
     return [replace(function, function_addresses=found) for function in functions]
 
 
 def _address(function: FunctionSpec) -> str:
-    """Of several the first one with a port of its own; empty for a function that isn't called."""
+    """Return where a function is called; empty where it isn't.
+
+    Of several triggers, the first with a port of its own counts.
+    """
     listening = list(_listening(function.triggers))
+    # A port of 0 is chosen when the trigger starts, too late for other functions to know.
     first = min(listening, key=lambda settings: settings.port == 0, default=None)
-    return f"{reachable(first.host)}:{first.port}" if first else ""
+    return f"{host_in_url(first.host)}:{first.port}" if first else ""
 
 
 def _listening(triggers: Sequence[TriggerSpec]) -> Iterator[Listening]:

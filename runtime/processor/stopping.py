@@ -1,4 +1,4 @@
-"""A stop of the whole run: who asks for it, and what it ends."""
+"""Stop of the whole run: by whom it is asked for, and what it ends."""
 
 import asyncio
 import contextlib
@@ -18,46 +18,57 @@ T = TypeVar("T")
 
 
 class Stopping:
-    """Asked for by a signal, or by the supervisor's end. Made in the event loop that serves the signals.
+    """Request to stop the run, by a signal or the supervisor's end. Made on the loop that serves the signals.
 
-    A second signal ends the process at once, and before it what was told of by `killing`.
+    A second signal ends the process at once, and before it what is registered by `killing`.
     """
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.is_up: Callable[[], bool] = lambda: False
-        """Whether handlers may have run. Its owner sets it."""
+        self.requested = asyncio.Event()
+        """Set once a stop is asked for."""
+        self._has_been_up: Callable[[], bool] = lambda: False
         self._kills: list[Callable[[], None]] = []
 
+    def ask_whether_up(self, has_been_up: Callable[[], bool]) -> None:
+        """Have `has_been_up` tell from now on whether handlers may have run."""
+        self._has_been_up = has_been_up
+
+    def is_up(self) -> bool:
+        """Whether handlers may have run: then they get time to finish."""
+        return self._has_been_up()
+
     def on_signals(self) -> None:
-        """By `stop_signals`."""
+        """Stop on any of `stop_signals`."""
         for signum in stop_signals():
             asyncio.get_running_loop().add_signal_handler(signum, self._on_signal, signum)
 
     def with_supervisor(self) -> None:
-        """The supervisor stops, or is gone."""
+        """Stop because the supervisor stops, or is gone."""
         logger.info("stopping, as the run does; %s", self._consequence())
-        self.asked.set()
+        self.requested.set()
 
     @contextmanager
     def killing(self, kill: Callable[[], None]) -> Iterator[None]:
-        """While this lasts, `kill` ends what would outlive the process or leave something. It may block."""
+        """Have `kill` called at a second signal while the context lasts, for what would outlive the process.
+
+        It may block.
+        """
         self._kills.append(kill)
         try:
             yield
         finally:
             self._kills.remove(kill)
 
-    async def unless_asked(self, start: Coroutine[Any, Any, T]) -> T | None:
-        """What `start` returns; None where a stop is asked for before, which cancels it."""
+    async def unless_requested(self, start: Coroutine[Any, Any, T]) -> T | None:
+        """Return what `start` does; None where a stop is asked for first, which cancels it."""
         starting = asyncio.create_task(start)
-        stopping = asyncio.create_task(self.asked.wait())
+        stopping = asyncio.create_task(self.requested.wait())
         try:
             await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if not self.asked.is_set():
+            if not self.requested.is_set():
                 return starting.result()
             starting.cancel()
-            # What it had begun may fail now: nobody waits for it any more.
+            # Half-started servers may fail as they are cancelled: nobody waits for them any more.
             with contextlib.suppress(asyncio.CancelledError, HeadraceError):
                 await starting
             return None
@@ -65,14 +76,14 @@ class Stopping:
             stopping.cancel()
 
     def _on_signal(self, signum: signal.Signals) -> None:
-        if not self.asked.is_set():
+        if not self.requested.is_set():
             logger.info("%s: stopping; %s; a second one ends it at once", signum.name, self._consequence())
-            self.asked.set()
-        elif signum != signal.SIGHUP:  # of which a closing terminal sends two: the shell's and the kernel's
+            self.requested.set()
+        elif signum != signal.SIGHUP:  # a closing terminal sends two of these: the shell's and the kernel's
             logger.warning(
                 "second %s: stopping at once, uncommitted records are delivered again", signum.name
             )
-            for kill in reversed(self._kills):
+            for kill in reversed(self._kills):  # the last started first
                 kill()
             logging.shutdown()
             os._exit(128 + signum)  # workers die with this process
@@ -84,7 +95,7 @@ class Stopping:
 
 
 def until_signal(main: Coroutine[Any, Any, None]) -> None:
-    """Run `main`; Ctrl-C, SIGTERM and a closed terminal end it: what it holds closes, exit 0."""
+    """Run `main` until Ctrl-C, SIGTERM or a closed terminal. It closes what it holds; exit code 0."""
 
     async def guarded() -> None:
         task = asyncio.ensure_future(main)

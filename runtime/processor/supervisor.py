@@ -1,164 +1,39 @@
-"""Several replicas on one machine, each with all functions: `headrace run --replicas N`."""
+"""Supervisor of several replicas on one machine, each with all functions: `headrace run --replicas N`."""
 
 import asyncio
 import contextlib
 import json
 import logging
-import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
-
-import aiohttp
+from typing import Any
 
 from headrace.runtime.admin.routes import NAME
 from headrace.runtime.admin.status_source import Action, NotHaltedError
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import BrokerError, HeadraceError, UsageError
 from headrace.runtime.log import LOG_TAIL
-from headrace.runtime.metrics.exposition import merged
-from headrace.runtime.processes import handlers_umask
-from headrace.runtime.processor.option_fields import command_line
+from headrace.runtime.metrics.exposition import merge_expositions
 from headrace.runtime.processor.options import RunOptions
-from headrace.runtime.processor.replica_heartbeat import SILENT_SECONDS, ReplicaHeartbeat, stop_seconds
+from headrace.runtime.processor.replica import Replica
+from headrace.runtime.processor.replica_heartbeat import stop_seconds
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.streams.assignment import STANDS_BY
-from headrace.runtime.tasks import end_tasks, start_task
 
 logger = logging.getLogger(__name__)
 
 _FIRST_RESPAWN_SECONDS = 1.0
 _MAX_RESPAWN_SECONDS = 30.0
-_ASK_SECONDS, _SCRAPE_SECONDS = 2.0, 4.0
-_ACT_SECONDS = 10.0
-_MAX_SOCKET_FOLDER = 107 - len("/replica-63.sock")  # a socket's path on Linux
+_MAX_SOCKET_FOLDER = 107 - len("/replica-63.sock")  # Linux allows 107 bytes for the path of a socket
 _SILENCE = (503, b'{"problem": "does not answer"}')
 
 
-class Replica:
-    """One processor in a process of its own, with an admin server on a Unix socket."""
-
-    def __init__(
-        self,
-        name: str,
-        options: RunOptions,
-        folder: Path,
-        spark: SparkLink | None = None,
-        index: int | None = None,
-    ) -> None:
-        self.name = name
-        self._index = index
-        self.socket_path = folder / f"{name}.sock"
-        self._options = options
-        self._spark = spark
-        self._process: asyncio.subprocess.Process | None = None
-        self._lifeline: ReplicaHeartbeat | None = None
-
-    async def run(self, output: IO[str] | None = None) -> int:
-        """Start it, its log lines to `output` or where ours go; return its exit code."""
-        self._lifeline = lifeline = ReplicaHeartbeat()
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command(lifeline.replica_fd),
-                pass_fds=(lifeline.replica_fd, *self._token_fds()),
-                process_group=0,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=self._environment(),
-                umask=handlers_umask(),  # it keeps its own files private by itself
-            )
-        except OSError as error:
-            # The system's refusal says it all.
-            logger.error("%s can't be started (%s)", self.name, error.strerror or error)  # noqa: TRY400
-            return 1
-        finally:
-            lifeline.on_started()
-        watch = start_task(self._end_if_silent(lifeline, self._process.pid), f"the watch over {self.name}")
-        code = await self._process.wait()
-        await end_tasks([watch])
-        self.stop()
-        return code
-
-    async def _end_if_silent(self, lifeline: ReplicaHeartbeat, pid: int) -> None:
-        await lifeline.until_silent(pid)
-        message = (
-            "%s is killed: its event loop has not turned for %d s; what isn't committed is delivered again"
-        )
-        logger.error(message, self.name, SILENT_SECONDS)
-        self.kill()
-
-    def stop(self) -> None:
-        """Ask it to stop. Idempotent."""
-        if self._lifeline is not None:
-            self._lifeline.close()
-
-    @property
-    def has_been_up(self) -> bool:
-        """Whether the process that it has, or had last, has loaded all handlers."""
-        return self._lifeline is not None and self._lifeline.has_been_up
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether it may have started anything: its admin server comes first."""
-        return self.socket_path.exists()
-
-    def kill(self) -> None:
-        """At once: it did not stop in time, or doesn't hear yet."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-
-    def _environment(self) -> dict[str, str]:
-        spark = self._spark.environment() if self._spark else {}
-        return {**os.environ, **self._options.environment(), **spark}
-
-    def _token_fds(self) -> list[int]:
-        return [self._spark.token_fd] if self._spark and self._spark.token_fd >= 0 else []
-
-    def _command(self, parent_fd: int) -> list[str]:
-        options = replace(
-            self._options,
-            replica_name=self.name,
-            replica_index=self._index,
-            replica_count=self._options.replicas,
-            parent_fd=parent_fd,
-            admin_socket=self.socket_path,
-        )
-        return [sys.executable, "-P", "-m", "headrace", "run", *command_line(options)]
-
-    async def get(self, path: str) -> bytes | None:
-        """What its admin server says; None where it does not answer, or its event loop doesn't turn."""
-        seconds = _SCRAPE_SECONDS if path == "/metrics" else _ASK_SECONDS
-        status, body = await self._ask("GET", path, seconds) or (0, None)
-        return body if status == 200 or path == "/ready" else None
-
-    async def post(self, path: str) -> tuple[int, bytes] | None:
-        """Have its admin server do something: the HTTP status and the body; None as above."""
-        return await self._ask("POST", path, _ACT_SECONDS)
-
-    async def _ask(self, method: str, path: str, seconds: float) -> tuple[int, bytes] | None:
-        connector = aiohttp.UnixConnector(str(self.socket_path))
-        timeout = aiohttp.ClientTimeout(seconds)
-        body: dict[str, str] | None = {} if method == "POST" else None
-        try:
-            async with (
-                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-                session.request(method, f"http://{self.name}{path}", json=body) as response,
-            ):
-                return response.status, await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            return None
-
-
 class Supervisor:
-    """Keeps N replicas running; a replica that dies is replaced. Keeps admin.Reported: one merged view."""
+    """Keeps N replicas running, and replaces a replica that dies. A StatusSource: one merged view of all."""
 
     def __init__(
         self, functions: Sequence[FunctionSpec], options: RunOptions, spark: SparkLink | None = None
@@ -173,12 +48,12 @@ class Supervisor:
         self._scrape: asyncio.Task[bytes] | None = None
 
     def has_been_up(self) -> bool:
-        """Whether a replica has been: what each of them is given can be run."""
+        """Whether a replica has been up: then the functions can be run, and a failure is worth a restart."""
         self._has_been_up |= any(replica.has_been_up for replica in self._replicas)
         return self._has_been_up
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set, or a replica says that a function can't run before one has been up.
+        """Run until `stop` is set, or a replica finds that a function can't run before any has been up.
 
         Raises HeadraceError.
         """
@@ -189,24 +64,25 @@ class Supervisor:
                 Replica(f"replica-{index}", self._options, folder, self._spark, index)
                 for index in range(self._options.replicas)
             ]
+            # One task for each replica starts it again whenever it ends.
             keepers = [asyncio.create_task(self._keep(replica, stop)) for replica in self._replicas]
             stopping = asyncio.create_task(stop.wait())
             done, _ = await asyncio.wait([*keepers, stopping], return_when=asyncio.FIRST_COMPLETED)
-            stop.set()
+            stop.set()  # so that no keeper starts its replica again
             for replica in self._replicas:
                 replica.stop()
                 if not replica.has_begun:
-                    replica.kill()  # it would only learn of the stop once all its modules are there
+                    replica.kill()  # it would notice the stop only once all its modules are imported
             _, late = await asyncio.wait(keepers, timeout=self._stop_seconds)
-            if late:
+            if late:  # what they haven't committed is delivered again
                 for replica in self._replicas:
                     replica.kill()
                 await asyncio.wait(keepers)
-            for keeper in done - {stopping}:
+            for keeper in done - {stopping}:  # one that has ended by itself: a function can't run
                 keeper.result()
 
     def kill(self) -> None:
-        """End the replicas at once, and leave nothing of them."""
+        """Kill the replicas, and delete their sockets. Blocks for a moment."""
         for replica in self._replicas:
             replica.kill()
         if self._folder is not None:
@@ -214,16 +90,16 @@ class Supervisor:
 
     async def _keep(self, replica: Replica, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
-        failures = 0  # one after another, without its having been up
+        failures = 0  # starts in a row that ended before the replica was up
         while not stop.is_set():
             began = loop.time()
             code = await replica.run()
             if stop.is_set():
                 return
-            has_been_up = self.has_been_up()  # asked each time: one that starts anew hasn't been
+            has_been_up = self.has_been_up()  # noted now: the replica's next process hasn't been up yet
             if code == FunctionCannotRunError.exit_code and not has_been_up:
                 raise FunctionCannotRunError(f"{replica.name} says above why a function can't run")
-            # A sign-in that is refused stays so for a while, and brokers lock out who asks too often.
+            # A refused sign-in stays refused for a while, and brokers lock out clients that retry too often.
             has_served = replica.has_been_up and code != BrokerError.exit_code
             if has_served or loop.time() - began > _MAX_RESPAWN_SECONDS:
                 failures = 0
@@ -239,17 +115,20 @@ class Supervisor:
         return list(zip(self._replicas, answers, strict=True))
 
     async def problems(self) -> list[str]:
-        """Of all replicas, each line with its name. One may stand by, but not all of them."""
-        told = [
+        """Return the problems of all replicas, each line with the name of its replica.
+
+        A replica that stands by, with no partition for it, is a problem only where all of them do.
+        """
+        reported = [
             (replica.name, json.loads(answer)["problems"] if answer else ["does not answer"])
             for replica, answer in await self._ask_all("/ready")
         ]
-        counts = Counter(line for _, lines in told for line in lines if line.endswith(STANDS_BY))
-        idle = {line for line, count in counts.items() if count < len(told)}
-        return [f"{name}: {line}" for name, lines in told for line in lines if line not in idle]
+        counts = Counter(line for _, lines in reported for line in lines if line.endswith(STANDS_BY))
+        idle = {line for line, count in counts.items() if count < len(reported)}
+        return [f"{name}: {line}" for name, lines in reported for line in lines if line not in idle]
 
     async def status(self) -> dict[str, Any]:
-        """The functions, and the replicas side by side."""
+        """Return the functions, and the replicas side by side."""
         replicas = []
         for replica, answer in await self._ask_all("/api/status"):
             if answer:
@@ -259,16 +138,17 @@ class Supervisor:
         return {"functions": [function.name for function in self._functions], "replicas": replicas}
 
     async def recent(self) -> dict[str, Any]:
-        """The replicas side by side, and what this process has to say of them."""
+        """Return the last minutes of the replicas side by side, and of this process's log."""
         found: list[Any] = [{"name": "supervisor", "triggers": [], "log": LOG_TAIL.lines()}]
         for _, answer in await self._ask_all("/api/recent"):
             found += json.loads(answer)["replicas"] if answer else []
         return {"replicas": found}
 
     async def metrics(self) -> bytes:
-        """All samples under one heading per metric; the label `replica` tells them apart.
+        """Return all samples under one heading per metric; the label `replica` tells them apart.
 
-        Who asks meanwhile gets the same answer: nobody waits behind another for a replica that is silent.
+        A scrape that is asked for meanwhile shares the answer: none waits behind another for a silent
+        replica.
         """
         if self._scrape is None or self._scrape.done():
             self._scrape = asyncio.create_task(self._scraped())
@@ -276,11 +156,14 @@ class Supervisor:
 
     async def _scraped(self) -> bytes:
         texts = [answer for _, answer in await self._ask_all("/metrics") if answer]
-        return await asyncio.to_thread(merged, texts)
+        return await asyncio.to_thread(merge_expositions, texts)
 
     async def act(self, action: Action, topic: str, partition: int) -> list[str]:
-        """Of all replicas, each line with its name: two triggers may have the partition in two of them."""
-        if not re.fullmatch(NAME, topic):  # in a path it could say what is done, and to which partition
+        """Retry or skip in all replicas; return the lines of each, with its name.
+
+        Two triggers may have the partition, in two replicas.
+        """
+        if not re.fullmatch(NAME, topic):  # in a path it could name another partition, or another action
             return []
         path = f"/api/partitions/{topic}/{partition}/{action}"
         answers = await asyncio.gather(*(replica.post(path) for replica in self._replicas))
@@ -288,11 +171,12 @@ class Supervisor:
         refused: dict[int, str] = {}
         for replica, answer in zip(self._replicas, answers, strict=True):
             status, body = answer or _SILENCE
-            said = json.loads(body)
-            done += [f"{replica.name}: {line}" for line in said.get("done", ())]
-            refused.setdefault(status, f"{replica.name}: {said.get('problem')}")
+            answered = json.loads(body)
+            done += [f"{replica.name}: {line}" for line in answered.get("done", ())]
+            refused.setdefault(status, f"{replica.name}: {answered.get('problem')}")
         if done:
             return done
+        # Not halted here beats not here: some replica has the partition.
         if 409 in refused:
             raise NotHaltedError(refused[409])
         if elsewhere := [text for status, text in refused.items() if status != 404]:
@@ -310,6 +194,6 @@ def _fit_for_sockets(folder: Path) -> Path:
 
 
 class FunctionCannotRunError(HeadraceError):
-    """A replica ended because of a function's own files, as any other would."""
+    """A replica ended because of a function's own files, as every other one would."""
 
     exit_code = 2

@@ -1,6 +1,5 @@
-"""Checks one written value against its declaration, and words what is wrong with it."""
+"""Check of one written value against its declaration, and the words for what is wrong with it."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -22,7 +21,6 @@ _LIMITS = {
     "less_than_equal": ("at most", "le"),
 }
 _LONGEST_SHOWN = 60
-_MOST_SUGGESTIONS = 100
 
 
 class NotAcceptedError(ValueError):
@@ -33,41 +31,20 @@ class NotAcceptedError(ValueError):
         super().__init__("; ".join(message for _, message in self.faults))
 
 
-def nearest(key: str, known: Iterable[str]) -> str:
-    """The known key that looks most like `key`, upper and lower case alike."""
-    spellings = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(key.lower(), spellings, n=1, cutoff=0.0)
-    return spellings[found[0]] if found else ""
-
-
-class Suggestions:
-    """Which known keys were meant by the first unknown ones of a file: each takes a millisecond to find."""
-
-    def __init__(self) -> None:
-        self._left = _MOST_SUGGESTIONS
-
-    def unknown(self, key: str, known: Iterable[str], *, called: tuple[str, str] = ("key", "key")) -> str:
-        """What is wrong with it, in words."""
-        if self._left == 0:
-            return f"unknown {called[0]}, one of too many to look for the nearest known one"
-        self._left -= 1
-        return f"unknown {called[0]}; the nearest known {called[1]} is {nearest(key, known)}"
-
-
 def checked(
     declared: DeclaredSetting, value: object, *, is_quoted: bool = False, is_hidden: bool = False
 ) -> Any:
-    """The Python value for what was written. NotAcceptedError says what is wrong with it.
+    """Return the Python value for what was written. Raises NotAcceptedError, which says what is wrong.
 
-    `is_quoted` is for annotations and variables, which are text by nature: no advice to leave out the
-    quotes. `is_hidden`: no message shows the value, whatever the setting.
+    `is_quoted` is for annotations and variables, which are text by nature: no advice to leave out the quotes.
+    `is_hidden`: no message shows the value, whatever the setting.
     """
     shape, is_secret = declared.shape, declared.setting.secret or is_hidden
-    if is_quoted:
+    if is_quoted:  # its quotes, if any, are no mistake
         shape = replace(shape, yaml_hint="")
     if value is None:
         raise NotAcceptedError([((), f"nothing is written; expected {shape.noun}, or no such key")])
-    if shape.accepts and type(value) not in shape.accepts:
+    if shape.accepts and type(value) not in shape.accepts:  # exactly: true is no int
         raise NotAcceptedError([((), _wrong_type(value, shape, is_secret=is_secret))])
     try:
         accepted = _adapter(declared.model, declared.own_name).validate_python(value)
@@ -89,14 +66,14 @@ def _refuse_unbuilt(declared: DeclaredSetting, accepted: object) -> None:
 
 
 def as_written(value: object) -> object:
-    """A setting's value as a file says it. The only floats among settings are durations."""
+    """Return a setting's value as a file says it. The only floats among settings are durations."""
     if isinstance(value, tuple):
         return list(value)
     return format_duration(value) if isinstance(value, float) else value
 
 
 def limits_of(declared: DeclaredSetting) -> str:
-    """The limits of a value in words: `more than 0s`, `at least 0, at most 256`; "" without any."""
+    """Return the limits of a value in words: `more than 0s`, `at least 0, at most 256`; "" without any."""
     found = (
         f"{words} {declared.shape.show_limit(getattr(fact, name))}"
         for fact in declared.field.metadata
@@ -106,7 +83,7 @@ def limits_of(declared: DeclaredSetting) -> str:
     return ", ".join(found)
 
 
-@cache
+@cache  # an adapter takes far longer to make than to use
 def _adapter(model: type[Settings], own_name: str) -> TypeAdapter[Any]:
     field = model.model_fields[own_name]
     kind: Any = Annotated[(field.annotation, *field.metadata)]
@@ -118,6 +95,7 @@ def _index(fault: ErrorDetails) -> tuple[int, ...]:
 
 
 def _worded(fault: ErrorDetails, shape: Shape, *, is_secret: bool) -> str:
+    # Pydantic words its faults for programmers: these are for people who write YAML.
     kind, facts, shown = fault["type"], fault.get("ctx", {}), _shown(fault["input"], is_secret)
     if kind in _LIMITS:
         words, name = _LIMITS[kind]
@@ -138,12 +116,12 @@ def _wrong_type(value: object, shape: Shape, *, is_secret: bool) -> str:
 
 
 def _shown(value: object, is_secret: bool) -> str:
-    """A value as a message may show it: never a secret, never the inside of a collection."""
+    """Return a value as a message may show it: never a secret, never the inside of a collection."""
     if is_secret:
         return "the value (not shown)"
     if isinstance(value, (dict, list, tuple)):
         return "a mapping" if isinstance(value, dict) else "the list"
     if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "nothing"}[value]
+        return {True: "true", False: "false", None: "nothing"}[value]  # as YAML spells them
     text = repr(masked(value) if isinstance(value, str) else value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

@@ -1,7 +1,15 @@
-"""How a setting is declared: once, with everything that validation, schema and docs need.
+"""Declaration of a setting: once, with everything that validation, schema and docs need.
 
-A model derives from Settings, each field is `setting(...)` or `section(...)`, its type one of
-`shapes`. `headrace.runtime.settings.reader` reads a file's mapping into such a model.
+To add one, add a field to a model, a class that derives from Settings:
+
+    fetch_max_bytes: Annotated[Count, Ge(1)] = setting(
+        "fetchMax", 1_000_000, unit="bytes", effect="Too low ..., too high ...",
+    )
+
+The field's type is one of `headrace.runtime.settings.types`, with limits by `annotated_types`; `setting` says
+the rest, `section` makes a field that is a mapping with settings of its own. Conditions between settings
+stand in the model's `rules`. `headrace.runtime.settings.reader` reads a file's mapping into such a model;
+JSON schema, reference page and full examples are generated from it.
 """
 
 import re
@@ -28,48 +36,56 @@ def _has_effect(_value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a setting is, besides its type and default. Found as a field's `json_schema_extra`.
-
-    `annotation` is the key after `nuclio.io/`; `old_annotation` a whole key that Nuclio once used. `built`
-    False refuses the setting, `built_values` all values but these. `required` says, in the words of the
-    message, what must be given, unless there is the key `instead` beside it. `may_be_path`: a secret that
-    names a file by its full path stands for its content. `quotes_variables`: a regular expression, in which
-    a variable stands for its text. `no_effect` says why a value changes nothing here, `idle` why this one
-    doesn't, where others do. `refuses_nothing`: a key with nothing below it is a mistake, not as if it was
-    not there. `environment` is a variable that stands in for a missing value, `option` what a command line
-    says instead of the file. `absent` says what the default means where it is no value that a file could
-    give. `example` is what a full example says instead of the default; `in_examples` False leaves the
-    setting out there.
-    """
+    """Facts about a setting besides its type and default. Found as a field's `json_schema_extra`."""
 
     key: str
+    """Key in YAML, in camelCase."""
     effect: str
+    """Sentence for the docs: what goes wrong when the value is too low or too high."""
     annotation: str = ""
+    """Annotation that sets it too: the key after `nuclio.io/`."""
     old_annotation: str = ""
+    """Whole key of an annotation that Nuclio once used."""
     environment: str = ""
+    """Environment variable that stands in for a missing value."""
     option: str = ""
+    """Option of the command line that gives the value instead of the file."""
     unit: str = ""
+    """Unit of the value in Python, for the docs."""
     secret: bool = False
+    """Whether no message and no output may show the value."""
     may_be_path: bool = False
+    """Whether a secret that is the full path of a file stands for the file's content."""
     quotes_variables: bool = False
+    """Whether the value is a regular expression, in which a variable stands for its text."""
     built: bool = True
+    """False: the setting is known to Nuclio, and refused here."""
     built_values: tuple[object, ...] = ()
+    """Values that are built, where some are refused; empty: all are."""
     required: str = ""
-    instead: str = ""
+    """Words of the message that asks for it; empty: there is a default."""
+    required_unless: str = ""
+    """Key beside it that makes a required setting unnecessary."""
     no_effect: str = ""
+    """Why a value changes nothing here; empty: it has an effect."""
     idle: Callable[[object], str] = _has_effect
+    """Says of a value why it changes nothing here, where other values do."""
     refuses_nothing: bool = False
+    """Whether a key with nothing below it is a mistake, not as if it was not there."""
     absent: str = ""
+    """Meaning of the default, where it is no value that a file could give."""
     example: object = None
+    """Value in full examples, instead of the default."""
     in_examples: bool = True
+    """Whether full examples have the setting."""
 
     def annotation_keys(self) -> tuple[str, ...]:
-        """The whole annotation keys that set this, the one that wins first."""
+        """Return the whole annotation keys that set this, the one that wins first."""
         current = (ANNOTATION_PREFIX + self.annotation,) if self.annotation else ()
         return current + ((self.old_annotation,) if self.old_annotation else ())
 
     def __call__(self, schema: JsonDict) -> None:
-        """Pydantic's hook: put the extra facts into the field's JSON schema."""
+        """Put the extra facts into the field's JSON schema: pydantic calls this as `json_schema_extra`."""
         facts: JsonDict = {
             "annotation": next(iter(self.annotation_keys()), ""),
             "unit": self.unit,
@@ -85,7 +101,7 @@ class Setting:
 
 
 def setting(key: str, default: object = ..., *, effect: str, **facts: Any) -> Any:
-    """A field whose YAML key is `key`. `facts` are Setting's; no default means required."""
+    """Declare a field whose YAML key is `key`. `facts` are Setting's; no default means required."""
     if default is ...:
         facts.setdefault("required", "give it a value")
     declared = Setting(key, effect, **facts)
@@ -99,28 +115,30 @@ def setting(key: str, default: object = ..., *, effect: str, **facts: Any) -> An
 
 
 def section(key: str, model: type["Settings"], *, effect: str) -> Any:
-    """A field that is a mapping with settings of its own."""
+    """Declare a field that is a mapping with settings of its own."""
     return Field(default_factory=model, alias=key, description=effect, json_schema_extra=Setting(key, effect))
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A condition between settings: `check(settings, trigger)` returns what is wrong, or "".
-
-    It runs only where everything in `reads` was read without a problem. Names are dotted Python
-    names (`sasl.user`); `trigger.` names the trigger's own fields. `about` is where it points. The
-    docstring of `check` is the rule as the configuration reference prints it.
-    """
+    """Condition between settings of one model, or between them and the fields of their trigger."""
 
     about: str
+    """Setting that the message points at, by its dotted Python name (`sasl.user`)."""
     reads: tuple[str, ...]
+    """Settings that `check` reads, which runs only where none of them had a problem.
+
+    A name that begins with `trigger.` is that of a field of the trigger.
+    """
     check: Callable[[Any, Any], str]
+    """Returns what is wrong with (settings, trigger), or "". Its docstring is the rule in the reference."""
     is_error: bool = True
+    """False: the message is a notice, no mistake."""
 
 
 @dataclass(frozen=True)
 class KeysLike(Mapping[str, str]):
-    """For `Settings.ignored`: every key that matches `pattern` as a whole, which nobody can list."""
+    """Keys for `Settings.ignored` that nobody can list: all that match `pattern` as a whole."""
 
     pattern: re.Pattern[str]
     why: str
@@ -138,7 +156,7 @@ class KeysLike(Mapping[str, str]):
 
 
 class Settings(BaseModel):
-    """Base of every group of settings: frozen, strict about types, silent about its inputs."""
+    """Base of every model of settings: frozen, strict about types, silent about its inputs."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -151,16 +169,17 @@ class Settings(BaseModel):
         protected_namespaces=(),
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
-    # Keys that Nuclio knows and that mean nothing here: the key, and why.
+    """Conditions between the model's settings."""
     ignored: ClassVar[Mapping[str, str]] = {}
+    """Keys that Nuclio knows and that mean nothing here, with the reason why."""
     idle_fields: ClassVar[Mapping[str, str]] = {}
-    """Of a kind of trigger: what of the fields beside `attributes` has no effect, and why."""
+    """Fields beside `attributes` that have no effect for this kind of trigger, with the reason why."""
     has_fixed_replicas: ClassVar[bool] = False
-    """Of a kind of trigger: its source is shared out by a number of replicas that all of them know."""
+    """Whether this kind's source is shared out by a number of replicas that all of them know."""
 
     @classmethod
     def fallbacks(cls, trigger: Any) -> Mapping[str, object]:  # noqa: ARG003 - for overriding
-        """Values, by Python name, for settings given nowhere, taken from the trigger's fields."""
+        """Return values, by Python name, for settings given nowhere, taken from the trigger's fields."""
         return {}
 
 
@@ -169,7 +188,7 @@ Model = TypeVar("Model", bound=Settings)
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSetting:
-    """One setting of a model, found again: `name` in Python, dotted; `keys` in YAML."""
+    """A setting or section as its model declares it: `name` in Python, dotted; `keys` in YAML."""
 
     model: type[Settings]
     name: str
@@ -180,17 +199,17 @@ class DeclaredSetting:
 
     @property
     def own_name(self) -> str:
-        """The field's name in `model`: the last part of `name`."""
+        """Name of the field in `model`: the last part of `name`."""
         return self.name.rpartition(".")[2]
 
     @property
     def shape(self) -> Shape:
-        """What a value looks like. Only for settings that are no section."""
+        """Description of its type. Only for settings that are no section."""
         return next(fact for fact in self.field.metadata if isinstance(fact, Shape))
 
 
 def fields_of(model: type[Settings], prefix: DeclaredSetting | None = None) -> Iterator[DeclaredSetting]:
-    """The model's own settings and sections, in the order in which they are declared."""
+    """Yield the model's own settings and sections, in the order in which they are declared."""
     for name, field in model.model_fields.items():
         declared = field.json_schema_extra
         assert isinstance(declared, Setting), f"{model.__name__}.{name} is not declared by setting()"
@@ -207,7 +226,7 @@ def fields_of(model: type[Settings], prefix: DeclaredSetting | None = None) -> I
 
 
 def settings_of(model: type[Settings], prefix: DeclaredSetting | None = None) -> Iterator[DeclaredSetting]:
-    """Every setting of the model, those in its sections included, sections themselves not."""
+    """Yield every setting of the model, those in its sections included, sections themselves not."""
     for declared in fields_of(model, prefix):
         if declared.section is None:
             yield declared
@@ -216,12 +235,12 @@ def settings_of(model: type[Settings], prefix: DeclaredSetting | None = None) ->
 
 
 def annotation_keys(model: type[Settings]) -> set[str]:
-    """Every whole annotation key that sets something in the model."""
+    """Return every whole annotation key that sets something in the model."""
     return {key for declared in settings_of(model) for key in declared.setting.annotation_keys()}
 
 
 def without_annotations(model: type[Settings]) -> type[Settings]:
-    """The model where no annotation sets anything, in its sections neither."""
+    """Return the model with no annotation for any setting, in its sections neither."""
     changed: dict[str, Any] = {}
     for declared in fields_of(model):
         info = copy(declared.field)
@@ -233,9 +252,10 @@ def without_annotations(model: type[Settings]) -> type[Settings]:
 
 
 def with_annotations(model: type[Model], annotations: Mapping[str, str]) -> type[Model]:
-    """The model with annotation keys of its user's own, after `nuclio.io/`, by field."""
+    """Return the model with these annotation keys, after `nuclio.io/`, by field."""
     changed: dict[str, Any] = {}
     for name, annotation in annotations.items():
+        # Copies, since the model itself has the fields of every other kind of trigger too.
         info = copy(model.model_fields[name])
         declared = cast("Setting", info.json_schema_extra)
         info.json_schema_extra = replace(declared, annotation=annotation)

@@ -29,7 +29,7 @@ class DurationError(ValueError):
 
 
 def parse_duration(text: str) -> float:
-    """Seconds for a Go duration string. DurationError says what is wrong with any other text."""
+    """Return the seconds of a Go duration string. Raises DurationError, which says what is wrong."""
     if len(text) > _LONGEST_TEXT:
         raise DurationError(f"a duration has at most {_LONGEST_TEXT} characters")
     unsigned = text[1:] if text[:1] in ("+", "-") else text
@@ -63,7 +63,7 @@ def _part_nanoseconds(text: str, whole: str, fraction: str, unit: str) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest Go duration string that parse_duration turns into the same float.
+    """Return the shortest Go duration string that parse_duration turns into the same float.
 
     Rounds to whole nanoseconds. Hours, minutes and seconds that are zero are left out: 5m, not 5m0s.
     """

@@ -1,4 +1,4 @@
-"""What reading a function's file brings up: problems, notices, and the settings in effect."""
+"""Findings about one function's file: problems, notices, and the settings in effect."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ HIDDEN = "(set, not shown)"
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSetting:
-    """One setting in effect. `value` is JSON, None where the default is no value; a secret is HIDDEN.
+    """A setting in effect. `value` is JSON, None where the default is no value; a secret is HIDDEN.
 
-    `key` is the annotation or the environment's variables that gave the value, `line` its line in the
-    file; "" and 0 where there is none.
+    `origin` is where the value comes from. `key` is the annotation or the environment's variables that gave
+    it, `line` its line in the file; "" and 0 where there is none.
     """
 
     path: str
@@ -31,7 +31,10 @@ class ResolvedSetting:
 
 
 def resolved_settings(read: ReadResult[Any], source: YamlSource) -> Iterator[ResolvedSetting]:
-    """Every setting of the model that is built and has an effect. Mappings that others read are left out."""
+    """Yield the settings of a model that are built and have an effect.
+
+    Mappings whose inside is read separately are left out.
+    """
     for declared in settings_of(type(read.values)):
         has_effect = declared.setting.built and not declared.setting.no_effect
         if has_effect and declared.shape is not ANYTHING and declared.name not in read.broken:
@@ -41,17 +44,18 @@ def resolved_settings(read: ReadResult[Any], source: YamlSource) -> Iterator[Res
 def hidden_setting(
     path: Path, given_at: Path, source: YamlSource, variables: tuple[str, ...] = ()
 ) -> ResolvedSetting:
-    """What is given at `given_at`, shown as `path`, where any value may be a secret."""
+    """Return the setting for a value at `given_at`, shown as `path`, that may be a secret."""
     if variables:
         key, line = ", ".join(variables), source.line(given_at)
         return ResolvedSetting(show_path(path), HIDDEN, "environment", key, line)
-    if source.is_overridden(given_at):
+    if source.is_overridden(given_at):  # it stands on no line of the file
         return ResolvedSetting(show_path(path), HIDDEN, "command line")
     return ResolvedSetting(show_path(path), HIDDEN, "attribute", line=source.line(given_at))
 
 
 def _resolved(declared: DeclaredSetting, read: ReadResult[Any], source: YamlSource) -> ResolvedSetting:
     origin, given_at = read.origins.get(declared.name, "default"), read.paths[declared.name]
+    # A value from a variable has a line too: that of the reference to it.
     is_in_file = origin in ("attribute", "annotation") or declared.name in read.variables
     return ResolvedSetting(
         show_path((*read.path, *declared.keys)),
@@ -64,14 +68,14 @@ def _resolved(declared: DeclaredSetting, read: ReadResult[Any], source: YamlSour
 
 def _shown(declared: DeclaredSetting, value: object, origin: Origin) -> object:
     if declared.setting.secret:
-        return HIDDEN if value else ""
+        return HIDDEN if value else ""  # whether a secret is set may be seen
     if declared.setting.absent and origin == "default":
-        return None
+        return None  # the default only stands for "not given"; the reference says what that means
     return _masked(as_written(value))
 
 
 def _masked(value: object) -> object:
-    """Whatever the setting: an address of any kind may hold a password."""
+    """Mask the password that an address may hold, whatever the setting."""
     if isinstance(value, list):
         return [_masked(item) for item in value]
     return masked(value) if isinstance(value, str) else value
@@ -85,7 +89,7 @@ def _key(declared: DeclaredSetting, origin: Origin, given_at: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Of one file, gathered by everything that reads a part of it."""
+    """Problems, notices and settings of one file, gathered by everything that reads a part of it."""
 
     source: YamlSource
     problems: list[Problem] = field(default_factory=list)
@@ -93,23 +97,24 @@ class Findings:
     settings: list[ResolvedSetting] = field(default_factory=list)
 
     def problem(self, path: Path, message: str) -> None:
-        """Something wrong at `path`."""
+        """Add a mistake at `path`."""
         self.problems.append(self.source.problem(path, message))
 
     def notice(self, path: Path, message: str) -> None:
-        """Something at `path` that its author may not expect, and that is no mistake."""
+        """Add something at `path` that its author may not expect, and that is no mistake."""
         self.notices.append(self.source.problem(path, message))
 
-    def keep(self, read: ReadResult[Any]) -> None:
-        """The problems and notices of one mapping."""
+    def add_messages_of(self, read: ReadResult[Any]) -> None:
+        """Add the problems and notices of one mapping."""
         self.problems.extend(read.problems)
         self.notices.extend(read.notices)
 
     def check(self, rule: Rule, read: ReadResult[Any], trigger: ReadResult[Any]) -> None:
-        """Whether a mapping keeps a rule, all of which was read without a problem.
+        """Check a rule on a mapping, if all that the rule reads was read without a problem.
 
-        It stands in `trigger`, or is it.
+        `trigger` is the mapping's trigger, or the mapping itself.
         """
+        # A setting with a problem holds its default, of which the rule would say what nobody has written.
         broken = {*read.broken, *(f"trigger.{name}" for name in trigger.broken)}
         if not broken.isdisjoint(rule.reads):
             return
@@ -117,6 +122,6 @@ class Findings:
             report = self.problem if rule.is_error else self.notice
             report(read.paths[rule.about], message)
 
-    def resolve(self, read: ReadResult[Any]) -> None:
-        """The settings of one mapping, which are in effect if the file has no problem."""
+    def add_settings_of(self, read: ReadResult[Any]) -> None:
+        """Add the settings of one mapping, which are in effect if the file has no problem."""
         self.settings.extend(resolved_settings(read, self.source))

@@ -1,4 +1,4 @@
-"""`--set key=value`: values of a function.yaml that the command line gives instead of the file."""
+"""Overrides by `--set KEY=VALUE`: values that the command line gives instead of a function.yaml's."""
 
 import re
 from collections.abc import Sequence
@@ -14,15 +14,16 @@ _SECRET = re.compile(r"password|secret(?!path)|token(?!url)|credential|accesskey
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One `--set`: where in the file, and the value as YAML reads it."""
+    """A `--set`: the path in the file, and the value as YAML reads it."""
 
     path: Path
     value: object
 
 
 def parse_override(text: str) -> Override:
-    """`triggers.orders.attributes.sessionTimeout=20s`: a path below spec, and YAML. Raises UsageError."""
+    """Parse `triggers.orders.numWorkers=4`: a path below spec, and a value in YAML. Raises UsageError."""
     key, equals, written = text.partition("=")
+    # "spec." may be left out: nothing outside of it can be set.
     names = key.strip().removeprefix(f"{_SPEC}.").split(".")
     # The value may be a secret: no message repeats it.
     if not equals or not all(names):
@@ -34,32 +35,34 @@ def parse_override(text: str) -> Override:
 
 
 def parse_overrides(texts: Sequence[str], functions: Sequence[object]) -> tuple[Override, ...]:
-    """All of a command line, which names `functions`. Raises UsageError."""
+    """Parse every `--set` of a command line, which names `functions`. Raises UsageError."""
     if texts and len(functions) > 1:
         raise UsageError("--set names a setting of one function: give one PATH with it")
     return tuple(map(parse_override, texts))
 
 
 def exposed_keys(texts: Sequence[str]) -> list[str]:
-    """Of those that seem to give secrets themselves: whoever lists processes sees them."""
+    """Return the keys of those `--set` that seem to give a secret, which lists of processes show."""
+    # ${NAME} gives no secret away: its value comes from the environment, which only the user's processes see.
     pairs = (text.partition("=") for text in texts)
     return [key.strip() for key, _, value in pairs if _SECRET.search(key) and "${" not in value]
 
 
 def overridden(source: YamlSource, overrides: tuple[Override, ...]) -> YamlSource:
-    """The file with the values in place; what they go through must be mappings, or is a problem."""
+    """Return the file with the values in place. A path through something that is no mapping is a problem."""
     for override in overrides:
         source = replace(source, overrides=(*source.overrides, override.path))
         try:
             source = replace(source, data=_replaced(source.data, override.path, override.value))
         except TypeError:
+            # Not raised: it is shown with all other problems of the file.
             problem = source.problem(override.path, "leads into something that is no mapping")
             source = replace(source, problems=(*source.problems, problem))
     return source
 
 
 def _replaced(data: object, path: Path, value: object) -> object:
-    """A copy of `data` with `value` at `path`. Raises TypeError."""
+    """Return a copy of `data` with `value` at `path`. Raises TypeError for a path through no mapping."""
     if not path:
         return value
     if not isinstance(data, dict):

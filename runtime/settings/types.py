@@ -1,7 +1,7 @@
-"""The types that settings have: how a value is checked, said in messages, read from an annotation.
+"""Types of settings: how a value is checked, described in messages, and read from an annotation.
 
-A value in YAML must have its type exactly ("5" is no int). An annotation is always text, and a
-shape's `from_text` makes the YAML value of it.
+A value in YAML must have its type exactly ("5" is no int). An annotation is always text, and a shape's
+`from_text` makes the YAML value of it.
 """
 
 import math
@@ -45,12 +45,12 @@ def _same(text: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The words for a value of this type, and what it may be in YAML and in an annotation.
+    """Description of a type: the words for its values, and what they may be in YAML and in an annotation.
 
-    `accepts` are the exact types that YAML may give, none meaning any. `blank` is the value that
-    Go reads as not given, so that files written by Nuclio's own tools (`eventTimeout: ""`) mean
-    here what they mean there. `item` names one item of a list. `yaml_hint` ends the advice where
-    the value stands in YAML, not in an annotation.
+    `accepts` are the exact types that YAML may give, none meaning any. `blank` is the value that Go reads as
+    not given, so that files written by Nuclio's own tools (`eventTimeout: ""`) mean here what they mean
+    there. `item` names one item of a list. `yaml_hint` ends the advice where the value stands in YAML, not in
+    an annotation.
     """
 
     noun: str
@@ -103,6 +103,7 @@ def _amount(value: object) -> Fraction:
 
 
 def _bytes(value: object) -> int:
+    # Rounded up, as Kubernetes does.
     return min(math.ceil(_amount(value)), _LARGEST_QUANTITY)
 
 
@@ -119,6 +120,7 @@ def _window(value: object) -> object:
 
 
 def _as_tuple(value: object) -> object:
+    # Models are frozen, so what they hold is frozen too.
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -185,7 +187,7 @@ Anything = Annotated[Any, ANYTHING]
 
 
 def spelled(spellings: dict[str, str] | None = None) -> BeforeValidator:
-    """For a choice that is read whatever its case, with other spellings for some words."""
+    """Return a validator for a choice that is read whatever its case, with other spellings for some words."""
     known = spellings or {}
 
     def _spell(value: object) -> object:

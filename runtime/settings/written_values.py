@@ -1,4 +1,4 @@
-"""`${NAME}` and `${NAME:-default}` in a file's values: what the environment says. `$${` is `${` itself."""
+"""Written values and what they stand for: variables, scalars where text is meant, secrets in files."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 _REFERENCE = re.compile(
     r"\$(?:(?P<escape>\$)(?=\{)|\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\})", re.ASCII
 )
+_WITHOUT_EXPONENT = range(-4, 6)  # powers of ten that Go's %g writes out
 
 
 class MissingVariableError(ValueError):
@@ -19,10 +20,12 @@ class MissingVariableError(ValueError):
 def expanded(
     value: object, variables: Mapping[str, str], *, is_pattern: bool = False
 ) -> tuple[object, tuple[str, ...]]:
-    """The value, with references in a text or in a list's texts replaced, and the variables that were taken.
+    """Return the value with the references in its text, or in a list's texts, replaced, and their names.
 
-    An empty variable is taken for one that isn't set where there is a default, as in a shell. In a pattern,
-    a regular expression, a reference stands for its text, unless it is all of the pattern.
+    `${NAME}` and `${NAME:-default}` stand for a variable of the environment; `$${` is `${` itself. An empty
+    variable is taken for one that isn't set where there is a default, as in a shell. In a pattern, a regular
+    expression, a reference stands for its text, unless it is all of the pattern.
+
     Raises MissingVariableError.
     """
     taken: list[str] = []
@@ -51,14 +54,14 @@ def expanded(
         value = with_values(value)
     elif isinstance(value, list):
         value = [with_values(item) if isinstance(item, str) else item for item in value]
-    return value, tuple(dict.fromkeys(taken))
-
-
-_WITHOUT_EXPONENT = range(-4, 6)  # powers of ten that Go's %g writes out
+    return value, tuple(dict.fromkeys(taken))  # each name once, in the order of the text
 
 
 def text_of_scalar(value: object) -> object:
-    """The text for a number, true or false; for nothing, empty text. Anything else stays as it is."""
+    """Return the text that Kubernetes' YAML reader makes of a scalar that stands where text is meant.
+
+    Numbers and flags become their text, null becomes empty text. Anything else stays as it is.
+    """
     match value:
         case None:
             return ""
@@ -73,7 +76,7 @@ def text_of_scalar(value: object) -> object:
 
 
 def _text_of_float(value: float) -> str:
-    """The shortest text that gives the value back, as Go writes it."""
+    """Return the shortest text that gives the value back, as Go writes it."""
     exact = Decimal(repr(value))
     if not exact.is_finite():
         return {"Infinity": "+Inf", "-Infinity": "-Inf"}.get(str(exact), "NaN")
@@ -91,15 +94,18 @@ class SecretFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SecretFolder:
-    """The folder that `secretPath` names. The off case has no folder and changes no value."""
+    """The folder that `secretPath` names: a secret that names a file in it stands for its content.
+
+    Without a folder it changes no value.
+    """
 
     folder: Path | None = None
 
     def content(self, value: str, *, may_be_path: bool = False) -> str:
-        """The content of the file that `value` names, without the line end editors add; else `value`.
+        """Return the content of the file that `value` names, without the line end editors add; else `value`.
 
-        A value that would lead out of the folder names no file, unless it is a full path and
-        `may_be_path`. SecretFileError: the file is there and cannot be read as UTF-8 text.
+        A value that would lead out of the folder names no file, unless it is a full path and `may_be_path`.
+        Raises SecretFileError where the file is there and cannot be read as UTF-8 text.
         """
         file = _existing(Path(value)) if may_be_path and value.startswith("/") else self._file(value)
         if file is None:

@@ -1,7 +1,7 @@
-"""YAML text to plain data, and the line that every key and list item stands on.
+"""Reading of YAML text: plain data, and the line that every key and list item stands on.
 
-Only mappings, lists and scalars come out. Messages never repeat a value of the file: it may be a
-secret, and the author finds it by its line.
+Only mappings, lists and scalars come out. Messages never repeat a value of the file: it may be a secret, and
+the author finds it by its line.
 """
 
 import re
@@ -15,38 +15,29 @@ import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
 
 from headrace.runtime.errors import Problem, one_line
-from headrace.runtime.settings.checks import Suggestions
+from headrace.runtime.settings.names import Suggestions
 from headrace.runtime.settings.written_values import expanded
 
 Path = tuple[str | int, ...]
 
-
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
 _TAG = "tag:yaml.org,2002:"
-
-
 _MAX_DEPTH = 100  # libyaml's composer recurses in C and takes the process down some thousands deep
-
-
 _MAX_NODES = 100_000  # a few nested aliases can stand for billions of values
-
-
 _LONGEST_KEY_SHOWN = 100
-
-
 _INTEGER_BITS = 64  # nothing counts further, and Python refuses to print the longest integers
-
-
 _PLAIN_TEXT = frozenset({_TAG + "str", _TAG + "timestamp", _TAG + "value"})
-
-
 _NUMBER_OR_FLAG = frozenset({_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"})
+_INLINE_START = re.compile(r"#\s*@nuclio\.configure\s*")
+_INLINE_KEY = "function.yaml"
+_NO_INLINE = (
+    "has no inline configuration, a comment block that begins with # @nuclio.configure;"
+    " add one, or name the function.yaml or its folder"
+)
 
 
 def show_path(path: Path) -> str:
-    """A path as messages print it, on one line: `spec.triggers.t.attributes.topics[0]`."""
+    """Return a path as messages print it, on one line: `spec.triggers.t.attributes.topics[0]`."""
     text = "".join(
         f"[{part}]" if isinstance(part, int) else f".{one_line(part, _LONGEST_KEY_SHOWN)}" for part in path
     )
@@ -55,7 +46,7 @@ def show_path(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class YamlSource:
-    """One read file. `data` is None where the text is empty or is no YAML (see `problems`).
+    """A file that was read. `data` is None where the text is empty or is no YAML (see `problems`).
 
     `overrides` are the paths whose values the command line gave instead of the file, `variables` what
     `${NAME}` in a value stands for. `suggestions` are the file's own, and count down.
@@ -70,13 +61,13 @@ class YamlSource:
     suggestions: Suggestions = field(default_factory=Suggestions, repr=False, compare=False)
 
     def line(self, path: Path) -> int:
-        """The 1-based line of `path`, or of the nearest part above it that is written down."""
+        """Return the 1-based line of `path`, or of the nearest part above it that is written down."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 0)
 
     def is_overridden(self, path: Path) -> bool:
-        """Whether what stands at `path`, or what that stands in or holds, is the command line's."""
+        """Whether the value at `path`, or one above or below it, comes from the command line."""
         return any(
             path[: len(override)] == override or self._is_made_by(override, path)
             for override in self.overrides
@@ -88,7 +79,7 @@ class YamlSource:
         return any(path[:length] not in self.lines for length in range(min(2, len(path)), shared + 1))
 
     def renamed(self, old: str, new: str) -> "YamlSource":
-        """With the whole file's key `old` called `new`, on its line; as it is where it has both."""
+        """Return a copy with the top-level key `old` called `new`, on its line; itself where it has both."""
         if not isinstance(self.data, dict) or old not in self.data or new in self.data:
             return self
         data = {new if key == old else key: value for key, value in self.data.items()}
@@ -96,11 +87,11 @@ class YamlSource:
         return replace(self, data=data, lines=lines)
 
     def expanded(self, value: object, *, is_pattern: bool = False) -> tuple[object, tuple[str, ...]]:
-        """What a written value stands for, and the variables in it. Raises MissingVariableError."""
+        """Expand variables in a written value; return it, and their names. Raises MissingVariableError."""
         return expanded(value, self.variables, is_pattern=is_pattern)
 
     def problem(self, path: Path, message: str) -> Problem:
-        """A Problem at `path`, with its line."""
+        """Return a Problem at `path`, with its line."""
         if self.is_overridden(path):
             return Problem(self.file, 0, show_path(path), message, via="--set")
         return Problem(self.file, self.line(path), show_path(path), message)
@@ -109,7 +100,7 @@ class YamlSource:
 def read_yaml(text: str, file: str) -> YamlSource:
     """Read one YAML document. Never raises for what the text holds: `problems` says it instead."""
     try:
-        _check_depth(text)
+        _check_depth(text)  # before the composer, which would take the process down
         node = yaml.compose(text, Loader=_Loader)
         walk = _Walk(file)
         data = None if node is None else walk.value(node, ())
@@ -137,7 +128,7 @@ def _error(message: str, at: yaml.Node | yaml.Event) -> yaml.MarkedYAMLError:
 
 
 class _Walk:
-    """Builds plain data from a node tree. Owns `lines` and `problems` while it does."""
+    """Conversion of a node tree to plain data. Owns `lines` and `problems` while it goes on."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -153,6 +144,7 @@ class _Walk:
             return self._scalar(node, path)
         if id(node) in self._open:
             raise _error("an alias refers to a value that contains it", node)
+        # Nodes that are being built: an alias to one of them would be endless.
         self._open.add(id(node))
         built = self._collection(node, path)
         self._open.discard(id(node))
@@ -187,7 +179,7 @@ class _Walk:
         return data
 
     def _pairs(self, node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """A mapping's own pairs, then those that it merges in (`<<`): so its own come first."""
+        """Yield a mapping's own pairs, then those that it merges in (`<<`): the first of a key counts."""
         merges = {key for key, _ in node.value if key.tag == _TAG + "merge"}
         if not merges:
             yield from node.value
@@ -247,33 +239,30 @@ def _syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
     lines = text.split("\n")
     row = min(mark.line, len(lines) - 1)  # libyaml counts the end of the text as a line of its own
     column = mark.column if row == mark.line else len(lines[row])
-    said = _why(str(getattr(error, "problem", "")), lines[row])
-    return Problem(file, row + 1, "", f"not YAML: {said} (column {column + 1})")
+    message = _why(str(getattr(error, "problem", "")), lines[row])
+    return Problem(file, row + 1, "", f"not YAML: {message} (column {column + 1})")
 
 
-def _why(said: str, row: str) -> str:
+def _why(message: str, row: str) -> str:
     if row.lstrip(" ").startswith("\t"):
         return "tabs cannot indent; use spaces"
-    if "another document" in said:
+    if "another document" in message:
         return "a second document (---); one file holds one function"
     # Quoted names come from the file, and could be the start of an unquoted secret.
-    return re.sub(r"'[^'\s]{3,}'", "a name", said)
-
-
-_INLINE_START = re.compile(r"#\s*@nuclio\.configure\s*")
-
-
-_INLINE_KEY = "function.yaml"
-
-
-_NO_INLINE = (
-    "has no inline configuration, a comment block that begins with # @nuclio.configure;"
-    " add one, or name the function.yaml or its folder"
-)
+    return re.sub(r"'[^'\s]{3,}'", "a name", message)
 
 
 def read_inline(text: str, file: str) -> YamlSource:
-    """The configuration in Python source, with the lines of `file`. Problems as read_yaml has them."""
+    """Read a function.yaml that is a comment block in Python source, as Nuclio does.
+
+    The lines are those of `file`. Problems are returned in the source, as by read_yaml. The block:
+
+    # @nuclio.configure
+    #
+    # function.yaml:
+    #   spec:
+    #     triggers: ...
+    """
     block = _inline_block(text)
     source = read_yaml(block, file)
     if source.problems:
@@ -285,21 +274,23 @@ def read_inline(text: str, file: str) -> YamlSource:
         if key != _INLINE_KEY
     )
     if _INLINE_KEY not in data and not faults:
-        said = (
+        message = (
             f"@nuclio.configure holds no {_INLINE_KEY}: with the configuration below it"
             if block
             else _NO_INLINE
         )
-        faults = (source.problem((), said),)
+        faults = (source.problem((), message),)
+    # Whoever reads the configuration knows nothing of the key around it.
     lines = {path[1:]: line for path, line in source.lines.items() if path[0] == _INLINE_KEY}
     return replace(source, data=data.get(_INLINE_KEY), lines=lines, problems=faults)
 
 
 def _inline_block(text: str) -> str:
-    """The block's YAML on the lines and columns where it stands in `text`; "" without one."""
+    """Return the block's YAML on the lines and columns where it stands in `text`; "" without one."""
     lines = text.split("\n")
     start = next((at for at, line in enumerate(lines, 1) if _INLINE_START.fullmatch(line)), None)
     if start is None:
         return ""
     block = takewhile(lambda line: line.startswith("#"), lines[start:])
+    # Empty lines stand for those before the block, so that every problem names its line in the file.
     return "\n" * start + "\n".join(line.replace("#", " ", 1) for line in block)

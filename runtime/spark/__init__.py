@@ -1,1 +1,1 @@
-"""Spark Connect from a client's side: where it is, how a session is ended from outside."""
+"""Spark Connect from a client's side: a server's address and token, and how sessions are ended."""

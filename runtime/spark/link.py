@@ -1,4 +1,4 @@
-"""Where a function's Spark Connect server is, and the address of one session on it."""
+"""Spark Connect servers: their address, their token, and the address of one session there."""
 
 import os
 import weakref
@@ -9,25 +9,24 @@ from urllib.parse import quote, unquote, urlsplit
 from headrace.runtime.wire import shared_memory
 
 _LENGTH, _TEXT = 0, 8
-
-
 _WORDS = 16
 
 
 class SharedToken:
-    """Memory that the server's owner shares with replicas and workers, who can't write it.
+    """The token of a server that may be started again, each time with another token.
 
-    Empty while there is no server. It says nothing until the server's port is known to be the server's.
+    It lies in memory that the server's owner shares with replicas and workers, who can't write it. Empty
+    while there is no server: it says nothing until the server's port is known to be the server's.
     """
 
     def __init__(self, fd: int, words: memoryview | None = None) -> None:
-        """`fd` is what `create` has made."""
+        """`fd` is the descriptor that `create` has made."""
         self.fd = fd
         self._memory = memoryview(shared_memory.map_readable(fd)) if words is None else words
 
     @classmethod
     def create(cls) -> "SharedToken":
-        """Its descriptor is inherited by no process unless passed on."""
+        """Create one, for the server's owner. Its descriptor is inherited by no process unless passed on."""
         fd = shared_memory.create("headrace-spark-token", _WORDS)
         made = cls(fd, memoryview(shared_memory.map_writable(fd)))
         shared_memory.keep_to_writer(fd)
@@ -36,35 +35,36 @@ class SharedToken:
 
     @classmethod
     def take(cls, fd: int) -> "SharedToken":
-        """One that was passed on to this process, and goes no further by itself."""
+        """Map one that was passed on to this process, and goes no further by itself."""
         os.set_inheritable(fd, False)
         return cls(fd)
 
     @property
     def text(self) -> str:
-        """As it is now."""
+        """The token, as it is now; empty while there is no server."""
         return bytes(self._memory[_TEXT : _TEXT + self._memory[_LENGTH]]).decode()
 
     @property
     def parameter(self) -> str:
-        """What it adds to the address of a session."""
+        """Parameter that the token adds to the address of a session."""
         return f";token={quote(text, safe='')}" if (text := self.text) else ""
 
     # ---- for the server's owner
 
     def publish(self, text: str) -> None:
-        """A server asks for this one. ASCII, at most 120 characters; `withdraw` comes between two."""
+        """Set the token that the server asks for: ASCII, at most 120 characters.
+
+        `withdraw` comes between two.
+        """
         self._memory[_TEXT : _TEXT + len(text)] = text.encode()
         self._memory[_LENGTH] = len(text)  # last: who reads a length reads its text
 
     def withdraw(self) -> None:
-        """The server is gone."""
+        """Clear the token: the server is gone."""
         self._memory[_LENGTH] = 0
 
 
 _URL, _TOKEN_FD = "HEADRACE_SPARK_URL", "HEADRACE_SPARK_TOKEN_FD"
-
-
 _DEFAULT_PORT = 15002
 
 
@@ -75,9 +75,10 @@ _USER = "headrace"
 
 @dataclass(frozen=True, slots=True)
 class SparkLink:
-    """`url` is sc://host:port/;key=value, without a token. `conf` is what each session sets for itself.
+    """A function's Spark Connect server.
 
-    `shared` is the token of a server of our own, in place of `token`.
+    `url` is sc://host:port/;key=value, without a token. `conf` is what each session sets for itself. `shared`
+    is the token of a server of our own, in place of `token`.
     """
 
     url: str
@@ -87,37 +88,40 @@ class SparkLink:
 
     @property
     def has_server(self) -> bool:
-        """False where it is one of our own that is gone: all that ran on it is over."""
+        """Whether there is a server. One of our own may be gone: then all that ran on it is over."""
         return self.shared is None or bool(self.shared.text)
 
     @property
     def session_url(self) -> str:
-        """The address with token and user, to which `;session_id=` may be added. Never to be shown."""
+        """Address with token and user, to which `;session_id=` may be added. Never to be shown."""
         return self.lasting_url + (self.shared.parameter if self.shared else "")
 
     @property
     def lasting_url(self) -> str:
-        """The same, but for a token that the next start of the server changes."""
+        """The same without a token that the next start of the server changes."""
         base, _, params = self.url.partition(";")
-        given = [param for param in params.split(";") if param]
-        if not any(param.startswith("user_id=") for param in given):
-            given.append(f"user_id={_USER}")
+        parameters = [param for param in params.split(";") if param]
+        if not any(param.startswith("user_id=") for param in parameters):
+            parameters.append(f"user_id={_USER}")
         if self.token and self.shared is None:
-            given.append(f"token={quote(self.token, safe='')}")
-        return f"{base.rstrip('/')}/;{';'.join(given)}"
+            parameters.append(f"token={quote(self.token, safe='')}")
+        return f"{base.rstrip('/')}/;{';'.join(parameters)}"
 
     @property
     def token_fd(self) -> int:
-        """For a process that is to know the token as it is, to inherit; -1 where the address has it."""
+        """Descriptor of the shared token, for a process to inherit; -1 where there is none."""
         return self.shared.fd if self.shared else -1
 
     def environment(self) -> dict[str, str]:
-        """For a replica, which inherits `token_fd`. A server of our own has no `conf`."""
+        """Return variables for a replica, which inherits `token_fd`. A server of our own has no `conf`."""
         return {_URL: self.url, _TOKEN_FD: str(self.token_fd)}
 
     @classmethod
     def from_environment(cls, env: MutableMapping[str, str] = os.environ) -> "SparkLink | None":
-        """The server that the supervisor owns. Taken out: handlers and what they start need not see it."""
+        """Return the server that the supervisor owns, as its replica's environment says; None without one.
+
+        The variables are taken out: handlers and what they start need not see them.
+        """
         url, token_fd = env.pop(_URL, ""), env.pop(_TOKEN_FD, "")
         return cls(url, "", shared=SharedToken.take(int(token_fd))) if url else None
 
@@ -132,7 +136,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, url: str) -> "Endpoint":
-        """Of a checked address."""
+        """Parse an address that was checked before."""
         parts = urlsplit(url)
         pairs = [param.partition("=") for param in parts.path.split(";")[1:] if param]
         params = {key: unquote(value) for key, _, value in pairs}
@@ -140,9 +144,10 @@ class Endpoint:
 
 
 def channel_options(host: str) -> list[tuple[str, int]]:
-    """A server that was started again is found within a second; gRPC's own pauses grow to two minutes.
+    """Return options of a gRPC channel.
 
-    gRPC goes through the environment's http_proxy, even to this machine, where no proxy finds anybody.
+    A server that was started again is found within a second; gRPC's own pauses grow to two minutes. gRPC goes
+    through the environment's http_proxy, even to this machine, where no proxy finds anybody.
     """
     no_proxy = [("grpc.enable_http_proxy", 0)] if host == "localhost" else []
     return [("grpc.max_reconnect_backoff_ms", 1000), *no_proxy]

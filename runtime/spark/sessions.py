@@ -1,4 +1,4 @@
-"""Ending Spark sessions from the outside: what a worker that is gone has left running there.
+"""Ending of Spark sessions from outside: a worker that is gone may have left something running there.
 
 Two small calls of Spark Connect's protocol, made by hand. pyspark has them too, but importing it takes over a
 second and 130 MB; grpc alone 0.1 s and 28 MB.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SECONDS = 3.0  # a server that is well takes 0.1; a revoke waits 5 for killed workers
 _MARGIN_SECONDS = 1.0  # for what no deadline of a call covers: importing grpc, asking for a name
 _SERVICE = "/spark.connect.SparkConnectService"
-_OURS = {"token", "use_ssl", "user_id", "user_agent", "session_id"}  # the other parameters are headers
+_PARAMETERS = {"token", "use_ssl", "user_id", "user_agent", "session_id"}  # the other parameters are headers
 
 
 class SparkSessionError(HeadraceError):
@@ -29,7 +29,8 @@ class SparkSessionError(HeadraceError):
 async def interrupt(url: str, session_id: str) -> None:
     """Cancel all that the session runs, and close it for good. A session that isn't there is no error.
 
-    `url` is a SparkLink's `session_url`. Never blocks the event loop, returns within 4 s. SparkSessionError.
+    `url` is a SparkLink's `session_url`. Never blocks the event loop, and returns within 4 s. Raises
+    SparkSessionError.
     """
     ended: Future[None] = Future()
     ended.set_running_or_notify_cancel()  # whoever waits no longer can't take it from its thread
@@ -79,8 +80,8 @@ def _refusal(endpoint: Endpoint, session_id: str, why: str) -> SparkSessionError
 
 
 def _ask_to_end(channel: "grpc.Channel", endpoint: Endpoint, session_id: str, deadline: float) -> None:
-    """Raises grpc.RpcError."""
-    headers = [(key, value) for key, value in endpoint.params.items() if key not in _OURS]
+    """Interrupt and release the session. Raises grpc.RpcError."""
+    headers = [(key, value) for key, value in endpoint.params.items() if key not in _PARAMETERS]
     user = endpoint.params.get("user_id", "")
     for method, request in (
         ("Interrupt", interrupt_request(session_id, user)),
@@ -91,7 +92,7 @@ def _ask_to_end(channel: "grpc.Channel", endpoint: Endpoint, session_id: str, de
 
 
 def _channel(endpoint: Endpoint) -> "grpc.Channel":
-    """As pyspark's: TLS wherever there is a token, except on `localhost`."""
+    """Open a channel as pyspark does: TLS wherever there is a token, except on `localhost`."""
     import grpc
 
     target, token = f"{endpoint.host}:{endpoint.port}", endpoint.params.get("token")
@@ -108,17 +109,17 @@ def _channel(endpoint: Endpoint) -> "grpc.Channel":
 
 
 def interrupt_request(session_id: str, user: str) -> bytes:
-    """Protocol buffer InterruptRequest, with INTERRUPT_TYPE_ALL."""
+    """Encode an InterruptRequest of Spark Connect's protocol, with INTERRUPT_TYPE_ALL."""
     return release_request(session_id, user) + b"\x20\x01"
 
 
 def release_request(session_id: str, user: str) -> bytes:
-    """Protocol buffer ReleaseSessionRequest."""
+    """Encode a ReleaseSessionRequest of Spark Connect's protocol."""
     return _text(1, session_id.encode()) + _text(2, _text(1, user.encode()))
 
 
 def _text(number: int, value: bytes) -> bytes:
-    """A field of a message: tag, length, bytes."""
+    """Encode a field of a protocol buffer: tag, length, bytes."""
     length, size = bytearray(), len(value)
     while size > 0x7F:
         length.append(size & 0x7F | 0x80)

@@ -1,1 +1,1 @@
-"""What all triggers share that read partitions in a group: the life of an assignment, and its commits."""
+"""Triggers that read partitions in a group: the life of an assignment, and its commits."""

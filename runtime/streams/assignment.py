@@ -1,156 +1,87 @@
-"""What this replica has of a stream: from the group's word that a partition is ours to its last commit."""
+"""Partitions of a stream on this replica: from the moment that the group gives one to its last commit."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import replace
 
-from headrace.runtime.config.delivery_policy import MAX_EVENTS, BatchPolicy
-from headrace.runtime.dispatch.interface import Dispatch
+from headrace.runtime.dispatch.interface import Dispatch, Feed
 from headrace.runtime.partitions.chunk import ChunkSlice
-from headrace.runtime.partitions.flow_control import (
-    ReadAhead,
-    StreamLimits,
-    decoded_in,
-    is_out_of_order,
-    missing_of_plan,
-    most_out_of_order,
-)
+from headrace.runtime.partitions.flow_control import ReadAhead, StreamLimits, most_in_share, most_out_of_order
 from headrace.runtime.partitions.key import PartitionKey, PartitionLog, describe_partitions
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
-from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback
-from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_keys, of_ranges, of_records
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.rebalance_pauses import RebalancePauses
-from headrace.runtime.wire.produce import Message
+from headrace.runtime.streams.starting import new_partition, trusted
+from headrace.runtime.streams.stream import StartOffsets, Stream
 from headrace.runtime.wire.records import WireRecord
 
 logger = logging.getLogger(__name__)
 
 COMMIT_INTERVAL_SECONDS = 1.0
+# With exactlyOnce messages wait for a commit.
 _TRANSACTION_INTERVAL_SECONDS = 0.1
-"""With exactlyOnce, whose messages wait for a commit."""
 _COMMIT_TIMEOUT_SECONDS = 5.0
 _METADATA = "what a commit's metadata has place for"
+# What brokers take by default, which has place for MOST_OUT_OF_ORDER.
 _PROBE_CHARS = 4096
-"""Which is what brokers take by default, and has place for MOST_OUT_OF_ORDER."""
 STANDS_BY = "no partition is assigned to this replica: it stands by"
-AHEAD_BYTES = 1 << 19
-"""Undecoded, per partition: enough to keep workers busy during a fetch."""
-_BATCHES_PART = 3 / 8
-"""Of its share, in batches: so much of it a partition gets whatever the others hold."""
-# Of its share: the rest is for what comes undecoded, and among chunks also for records at workers.
-_DECODED_PART, _DECODED_AMONG_CHUNKS_PART = 2, 4
 
 
-@dataclass(frozen=True, slots=True)
-class StartOffsets:
-    """By assigned partition: what to start from, what the group has committed, and where it ends by now.
+class Assignment(Feed):
+    """The Feed of a dispatcher whose partitions come from a group, and their way from it and back to it.
 
-    `ends` has those whose checkpoint says more than an offset, to judge it by; all, where acks may come ahead
-    of a fetch.
+    A partition is assigned (a task reads where it starts), begins, and is delivered until it is given back or
+    starts anew. Several of these may be under way at once, for different partitions.
     """
-
-    checkpoints: Mapping[PartitionKey, Checkpoint]
-    committed: Mapping[PartitionKey, Checkpoint]
-    ends: Mapping[PartitionKey, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    keys: frozenset[PartitionKey]
-    tasks: asyncio.TaskGroup
-    left: set[PartitionKey]
-    """Where to start isn't known yet of these."""
-
-
-class Stream(Protocol):
-    """What an assignment asks of the kind whose partitions it holds.
-
-    The kind renews the dispatcher's lease as long as it is a member: with none, nothing is handed out.
-    """
-
-    async def read_starts(self, keys: Collection[PartitionKey]) -> StartOffsets:
-        """Ask until the source answers: nothing may be delivered without. Raises what waiting can't mend.
-
-        What can't be read for now (nobody leads it) is left out, to be asked for again, but not all of it.
-        """
-
-    async def position(self, key: PartitionKey) -> int:
-        """The next offset that a fetch would bring."""
-
-    def seek(self, key: PartitionKey, offset: int) -> None:
-        """Fetch from there on."""
-
-    def log_id(self, key: PartitionKey) -> str:
-        """Of the log that was sought last: another one where it was made anew. Empty: the source has none."""
-
-    def on_room(self, partition: AssignedPartition) -> None:
-        """Fetch it, or not, and how much at most: its room has changed."""
-
-    def on_started(self) -> None:
-        """All that was assigned is delivered."""
-
-    def on_left(self, keys: Iterable[PartitionKey]) -> None:
-        """Fetch these no more."""
-
-    def end_of(self, key: PartitionKey) -> int:
-        """Where it ends, as far as fetches have said; 0 where they haven't."""
-
-    async def write_dead_letter(
-        self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
-    ) -> bool:
-        """As Feed says."""
-
-    def produce(self, message: Message, done: DeliveryCallback) -> None:
-        """As Feed says."""
-
-
-class Assignment:
-    """Keeps Feed. `partitions` holds what is delivered now: from the reading of its start to its leaving."""
 
     def __init__(self, dispatch: Dispatch, stream: Stream, limits: StreamLimits) -> None:
         self.partitions: dict[PartitionKey, AssignedPartition] = {}
+        """Partitions that are delivered now: from the reading of their start until they leave."""
         self.are_chunks = False
-        """Its source brings undecoded chunks."""
+        """Whether the source brings undecoded chunks. The trigger sets it when it is connected."""
         self.decoded_record_bytes = 0
-        """What records of a fetch take each, decoded, by the average of the one with the largest; 0: none."""
+        """Bytes that a decoded record takes: of each fetch the average, of these the largest; 0: none yet."""
         self.committer: Committer
-        """Its owner sets it once it is connected."""
+        """The trigger sets it when it is connected: before that no partition is assigned."""
         self._dispatch = dispatch
         self._stream = stream
-        self.produce = stream.produce
+        self.produce = stream.produce  # type: ignore[method-assign]  # no hop for each message
         self._limits = limits
         self.bounds = limits.of_partition(dispatch.policy, dispatch.worker_count)
-        """Of each partition, as far as bytes allow it."""
+        """The limit of each partition, as far as bytes allow that much."""
         self._max_buffered_bytes = limits.max_buffered_bytes
         self._ends: dict[PartitionKey, int] = {}
-        self._logs: dict[PartitionKey, PartitionLog] = {}  # as they were last, also of what has left since
+        self._logs: dict[PartitionKey, PartitionLog] = {}  # as known last, also of what has left since
         self._generation = -1
         self._tasks: asyncio.TaskGroup
-        self._unreadable: set[PartitionKey] = set()  # assigned, and where to start isn't known for now
-        self._releases: dict[asyncio.Future[None], frozenset[PartitionKey]] = {}
-        self._revoke_count = 0  # under way
-        self._starting: dict[asyncio.Task[None], _Start] = {}
-        self._stops = RebalancePauses()
+        # Tasks that begin partitions: of each all its keys, and those whose start isn't known yet.
+        self._starting: dict[asyncio.Task[None], tuple[frozenset[PartitionKey], set[PartitionKey]]] = {}
+        self._unreadable: set[PartitionKey] = set()  # assigned, and their start can't be read for now
+        self._releases: dict[asyncio.Future[None], frozenset[PartitionKey]] = {}  # being given back
+        self._revoke_count = 0  # of revokes under way
+        # For metrics of rebalances: since when those stand that were given back with all others. What never
+        # comes back is forgotten with the next assignment.
+        self._left_at: dict[PartitionKey, float] = {}
+        self._is_rebalance_measured = True
         dispatch.connect(self)
 
-    # ---- the group's word
+    # ---- assigned
 
     def on_assigned(self, keys: Collection[PartitionKey], generation: int, tasks: asyncio.TaskGroup) -> None:
-        """These are ours, besides those that are here. A task reads where they start: a caller can't wait."""
+        """Begin these, besides those that are here, in one of `tasks`: a caller can't wait for that."""
         self._generation, self._tasks = generation, tasks
-        start = _Start(frozenset(keys), tasks, set(keys))
-        task = tasks.create_task(self._start(start), name="assignment")
+        start = frozenset(keys), set(keys)
+        task = tasks.create_task(self._start(*start), name="assignment")
         self._starting[task] = start
         task.add_done_callback(lambda task: self._starting.pop(task, None))
 
-    async def _start(self, start: _Start) -> None:
-        self._dispatch.on_assigned(start.keys)
-        left = start.left
+    async def _start(self, keys: frozenset[PartitionKey], left: set[PartitionKey]) -> None:
+        """Read where these start, and begin them, until none is left whose start isn't known."""
+        self._dispatch.on_assigned(keys)
         try:
             while True:
                 await self._begin(await self._stream.read_starts(left), left)
@@ -160,60 +91,58 @@ class Assignment:
                     self._unreadable |= left
                     logger.warning("%s: where to start can't be read yet", describe_partitions(left))
         finally:
-            self._unreadable -= start.keys
+            self._unreadable -= keys
 
     async def _begin(self, starts: StartOffsets, left: set[PartitionKey]) -> None:
-        """Deliver what starts are known of; the others, which are `left`, may follow."""
+        """Deliver the partitions whose starts are known, and take them out of `left`."""
         keys = starts.checkpoints.keys()
         self._unreadable -= keys
         self._ends |= starts.ends
-        begun = {key: self._deliver_from(key, _believed(key, starts)) for key in sorted(keys)}
+        begun = {key: self._deliver_from(key, trusted(key, starts)) for key in sorted(keys)}
         left.difference_update(keys)
         self.partitions |= begun
         self._dispatch.lease.begin()
         self._dispatch.begin(list(begun.values()))
         self.committer.open(begun, starts.committed, self._generation)
         self._stream.on_started()
-        self._stops.on_begun(keys, left, self.committer.metrics)
+        self._measure_pauses(keys, left)
         _log_allocation(self._dispatch, self.partitions)
         if self._dispatch.policy.ordering != "partition":
             self.committer.probe(_PROBE_CHARS)
         # Start positions count as commits from now on: initialOffset must not be asked twice.
         await self.commit(begun.values())
 
+    def _measure_pauses(self, keys: Collection[PartitionKey], left: Collection[PartitionKey]) -> None:
+        """Observe how long these have stood in a rebalance, and forget those that are not `left` either."""
+        metrics, now = self.committer.metrics, time.monotonic()
+        if self._left_at and not self._is_rebalance_measured:
+            metrics.rebalance_seconds.observe(now - min(self._left_at.values()))
+        self._is_rebalance_measured = True
+        metrics.history.note("assigned", describe_partitions(keys))
+        for key in keys:
+            if (since := self._left_at.get(key)) is not None:
+                metrics.stop_seconds.observe(now - since)
+        self._left_at = {key: self._left_at[key] for key in left if key in self._left_at}
+
     def _deliver_from(self, key: PartitionKey, start: Checkpoint) -> AssignedPartition:
+        """Seek to where a partition starts, and return a new object for it."""
         self._stream.seek(key, start.offset)
         log = self._logs[key] = self._logs.get(key, PartitionLog()).renamed(self._stream.log_id(key))
-        policy = self._dispatch.policy
-        if policy.is_ranges:
-            partition = of_ranges(key, start)
-            partition.log = log
-            return partition
-        if (plan := start.plan) is not None and (policy.batch is None or plan.count > MAX_EVENTS):
-            # Made before the function was changed, or too long to be held: only its session is to be ended.
-            start = replace(start, plan=_short_ones(plan, start.offset, policy.batch))
+        policy, chunks = self._dispatch.policy, None
         if self.are_chunks:
-            ahead = _ahead(self._share_bytes(), policy.batch)
-            partition = of_chunks(key, start, 1, policy.ack_window_size, ahead)
-            partition.bounds = self.bounds
-        elif policy.ordering != "partition":
-            partition = of_keys(key, start, 1, policy.ordering)
-        else:
-            # The first record says how large they are.
-            partition = of_records(key, start, 1, policy.ack_window_size)
-        partition.log = log
-        self._stream.on_room(partition)
+            share_bytes = _share_of(self._max_buffered_bytes, self.partitions, self._starting.values())
+            chunks = replace(self.bounds, read_ahead=ReadAhead.of(share_bytes, policy.batch))
+        partition = new_partition(key, start, log, policy, chunks)
+        if not policy.is_ranges:
+            self._stream.on_room(partition)
         return partition
 
-    def _share_bytes(self) -> int:
-        """What one partition may hold: of those that are here, and those whose start isn't known yet."""
-        left = sum(len(start.left) for start in self._starting.values())
-        return self._max_buffered_bytes // max(1, len(self.partitions) + left)
+    # ---- given back, or made anew
 
     async def give_back(
         self, wait_seconds: float, late_ack_seconds: float, keys: Collection[PartitionKey] | None = None
     ) -> None:
-        """Nothing of these is in flight, and what they settled is committed, when this returns.
+        """Revoke these, and commit what they have settled; return when nothing of them is in flight.
 
         Also where another call has begun to give them back. None is all of them, with what is being given
         back already, which gets no more time than these do; it closes the gate for commits until the next
@@ -221,7 +150,11 @@ class Assignment:
         """
         starts = self._end_starts(keys)
         gone = list(self.partitions) if keys is None else [key for key in keys if key in self.partitions]
-        self._stops.on_left(gone, self.committer.metrics, are_all=keys is None)
+        if gone:
+            self.committer.metrics.history.note("revoked", describe_partitions(gone))
+        if keys is None:  # where others stay, these only move: that is no rebalance in which all stands
+            self._is_rebalance_measured = False
+            self._left_at |= dict.fromkeys(gone, time.monotonic())
         partitions = [self.partitions.pop(key) for key in gone]
         if partitions:
             logger.info("revoked: %s", describe_partitions(gone))
@@ -235,7 +168,8 @@ class Assignment:
             with self._dispatch.hurry(wait_seconds, late_ack_seconds) if is_to_hurry else nullcontext():
                 self._revoke_count += 1
                 await self._dispatch.revoke(partitions, wait_seconds, late_ack_seconds)
-                self._revoke_count -= 1  # not where it fails: somebody else may have what still runs
+                # Not where it fails: somebody else may have what still runs, so the lease must not be lifted.
+                self._revoke_count -= 1
                 if not (self.partitions or self._revoke_count):
                     self._dispatch.lease.lift()
                 if before:
@@ -251,20 +185,23 @@ class Assignment:
                 self.committer.close()
 
     def _end_starts(self, keys: Collection[PartitionKey] | None) -> list[asyncio.Task[None]]:
-        """They begin nothing more. What of one doesn't leave, and hasn't begun, starts anew."""
+        """Cancel the tasks that begin any of these (None: all), and return them.
+
+        What such a task was to begin besides, and hasn't, is begun by a new one.
+        """
         ended = []
-        for task, start in list(self._starting.items()):
-            if keys is not None and start.keys.isdisjoint(keys):
+        for task, (its, _) in list(self._starting.items()):
+            if keys is not None and its.isdisjoint(keys):
                 continue
             task.cancel()
             ended.append(task)
-            rest = start.keys.difference(start.keys if keys is None else keys, self.partitions)
+            rest = its.difference(its if keys is None else keys, self.partitions)
             if rest:
-                self.on_assigned(rest, self._generation, start.tasks)
+                self.on_assigned(rest, self._generation, self._tasks)
         return ended
 
     async def restart(self, starts: Mapping[PartitionKey, Checkpoint], wait_seconds: float) -> None:
-        """Their logs were cut, or made anew: what is here of them is dropped, and they go on elsewhere."""
+        """Drop what is here of partitions whose logs were cut or made anew, and go on from `starts`."""
         for key, start in starts.items():
             partition = self.partitions.get(key)
             if partition is not None and start.offset < partition.ledger.position:
@@ -272,12 +209,12 @@ class Assignment:
         for key, partition in await self._drop(starts, wait_seconds):
             await self.committer.mark_stale(key)
             if self.partitions.get(key) is partition:
-                self._ends.pop(key, None)  # it is for acks that come ahead of a fetch, of the log before
+                self._ends.pop(key, None)  # of the log before, for acks that come ahead of a fetch
                 self.partitions[key] = self._deliver_from(key, starts[key])
                 self._dispatch.restart(self.partitions[key])
 
     async def start_anew(self, keys: Collection[PartitionKey], wait_seconds: float) -> None:
-        """What is here of them is dropped, and where they start is read again: they may leave before that."""
+        """Drop what is here of these, and read again where they start. They may leave before that."""
         dropped = await self._drop(keys, wait_seconds)
         for key, _ in dropped:
             await self.committer.mark_stale(key)  # a commit of what was here may be on its way
@@ -291,16 +228,16 @@ class Assignment:
     async def _drop(
         self, keys: Iterable[PartitionKey], wait_seconds: float
     ) -> list[tuple[PartitionKey, AssignedPartition]]:
-        """Nothing of these is in flight, nor will be committed. They keep their places."""
+        """Revoke these, and commit nothing more of them; return them, by the keys that they keep."""
         dropped = [(key, self.partitions[key]) for key in keys if key in self.partitions]
         for _, partition in dropped:
-            partition.is_replaced = True  # at once: whoever gives it back meanwhile commits nothing of it
+            partition.is_replaced = True  # first: who gives it back meanwhile must commit nothing of it
         self._stream.on_left([key for key, _ in dropped])
         await self._dispatch.revoke([partition for _, partition in dropped], wait_seconds)
         return dropped
 
     def go_on_from(self, partition: AssignedPartition, offset: int) -> None:
-        """There is nothing more to fetch below it. What was fetched is handed out all the same."""
+        """Fetch a partition from `offset` on, as nothing is left below it. What was fetched is handed out."""
         if _is_here(partition, self.partitions):
             partition.advance(offset)
             self._stream.seek(partition.key, offset)
@@ -309,25 +246,19 @@ class Assignment:
     # ---- records and commits
 
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
-        """They were fetched. `dispatch` is for the caller to call."""
-        if isinstance(records, ChunkSlice):
-            self._dispatch.add(partition, records)
-            part, record_bytes = 1, records.chunk.record_bytes
-        else:
-            before_count, before_bytes = decoded_in(partition)
-            self._dispatch.add(partition, records)
-            count, decoded_bytes = decoded_in(partition)
-            if count <= before_count:
-                return  # all were acked before they came
-            # The buffers have measured them.
-            part = _DECODED_AMONG_CHUNKS_PART if self.are_chunks else _DECODED_PART
-            record_bytes = (decoded_bytes - before_bytes) // (count - before_count)
+        """Add records that were fetched. `dispatch` is for the caller to call."""
+        record_bytes = self._dispatch.add(partition, records)
+        if not record_bytes:
+            return  # all were acked before they came
+        is_decoded = not isinstance(records, ChunkSlice)
+        if is_decoded:
             self.decoded_record_bytes = max(self.decoded_record_bytes, record_bytes)
-        most = max(1, self._share_bytes() // part // max(1, record_bytes))
-        partition.bounds = self.bounds.within(most)
+        share_bytes = _share_of(self._max_buffered_bytes, self.partitions, self._starting.values())
+        most = most_in_share(share_bytes, record_bytes, is_decoded=is_decoded, are_chunks=self.are_chunks)
+        partition.limit = self.bounds.within(most, partition.limit.read_ahead)
 
     async def commit_forever(self, seconds: float = COMMIT_INTERVAL_SECONDS) -> None:
-        """Every so often, or more often, what has changed."""
+        """Commit what has changed, every `seconds`; with exactlyOnce more often."""
         if self._dispatch.policy.exactly_once:
             seconds = _TRANSACTION_INTERVAL_SECONDS
         while True:
@@ -337,71 +268,72 @@ class Assignment:
             await self.commit(self.partitions.values())
 
     async def _skip_gaps(self) -> None:
-        """Offsets without a record at the end of a partition (control records, compaction) leave no lag.
+        """Skip offsets at the end of a partition that hold no record (control records, compaction).
 
-        And at the end of a plan they must not be waited for.
+        They leave no lag then, and a plan that ends in them doesn't wait for them.
         """
         for key, partition in list(self.partitions.items()):
             if partition.is_replaced:
                 continue
-            if partition.lane.is_idle or missing_of_plan(partition):
+            if partition.lane.is_idle or partition.missing_of_plan:
                 ledger, position = partition.ledger, await self._stream.position(key)
-                if partition.ledger is ledger:  # else it was sent back meanwhile
+                if partition.ledger is ledger:  # else it began anew during the wait
                     partition.advance(position)
         self._dispatch.dispatch()
 
     # ---- Feed
 
     def on_room(self, partition: AssignedPartition) -> None:
-        """Fetch more of it, or not."""
+        """Have the stream fetch more of the partition, or less."""
         if _is_here(partition, self.partitions):
             self._stream.on_room(partition)
 
     def end_of(self, partition: AssignedPartition) -> int:
-        """By the last fetch; before the first one, where it ended when it was assigned."""
+        """Return the partition's end by the last fetch; before the first one, by its assignment."""
         return max(self._ends.get(partition.key, 0), self._stream.end_of(partition.key))
 
     def limit_of(self, partition: AssignedPartition) -> str:
-        """By the setting's name."""
-        if is_out_of_order(partition):
+        """Return the setting that keeps more of a partition from being handed out; '' where none does."""
+        if partition.is_out_of_order:
             return _METADATA
         if not partition.waits_for_acks:
             return ""
         if partition.lane.buffer.holds_ranges:
             return "one range at a time, with delivery: ranges,"
-        is_less = partition.bounds.in_flight < self.bounds.in_flight
+        is_less = partition.limit.in_flight < self.bounds.in_flight
         return "maxBufferedBytes" if is_less else self._limits.name
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
-        """One commit."""
+        """Commit these now; return whether all that has to survive us is safe."""
         is_done = await self.committer.commit(partitions, _COMMIT_TIMEOUT_SECONDS)
+        # A store that takes less text than was thought can tell of fewer records that have overtaken others.
         out_of_order = most_out_of_order(self.committer.max_chars)
         if self.bounds.out_of_order != out_of_order:
             self.bounds = replace(self.bounds, out_of_order=out_of_order)
             for partition in self.partitions.values():
-                partition.bounds = replace(partition.bounds, out_of_order=out_of_order)
+                partition.limit = replace(partition.limit, out_of_order=out_of_order)
         return is_done
 
     async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
-        """Where the kind has dead letters."""
+        """Write a dead letter to where the kind has them."""
         return await self._stream.write_dead_letter(partition, record, reason, attempts)
 
     def refetch(self, partition: AssignedPartition, offset: int) -> bool:
-        """The client drops what it has fetched ahead."""
+        """Seek back to `offset`: the client drops what it has fetched ahead. False for what has left."""
         if not _is_here(partition, self.partitions):
             return False
         self._stream.seek(partition.key, offset)
         return True
 
     def retry_unreadable(self, partition: AssignedPartition) -> None:
-        """Every fetch that fails seeks back to it."""
+        """Fetch the unreadable record once more: the fetch that failed has sought back to it."""
         partition.why_cut_off = ""
         self.on_room(partition)
 
     def skip_unreadable(self, partition: AssignedPartition) -> None:
-        """Go on one offset further."""
+        """Go on behind the unreadable record."""
         if not _is_here(partition, self.partitions):
             return
         offset = partition.ledger.position
@@ -412,7 +344,7 @@ class Assignment:
     # ---- what others see
 
     def statuses(self) -> tuple[PartitionStatus, ...]:
-        """A row for each partition."""
+        """Return a row for each partition."""
         return tuple(
             status(
                 partition,
@@ -425,7 +357,7 @@ class Assignment:
         )
 
     def problems(self, of_group: str = "") -> list[str]:
-        """Why no records flow, which its group may say, or why some don't."""
+        """Return why no records flow, which the group may say, or why some don't; one line each."""
         if not (of_group or self.partitions or self._starting or self._releases):
             of_group = STANDS_BY
         waiting = [f"{key}: where to start can't be read yet" for key in sorted(self._unreadable)]
@@ -434,36 +366,21 @@ class Assignment:
 
 
 def _is_here(partition: AssignedPartition, partitions: Mapping[PartitionKey, AssignedPartition]) -> bool:
-    """It is delivered, and no other one is about to take its place."""
+    """Whether the partition is delivered, and no newer object is about to take its place."""
     return partitions.get(partition.key) is partition and not partition.is_replaced
 
 
-def _short_ones(plan: PlannedBatches, offset: int, batch: BatchPolicy | None) -> PlannedBatches:
-    """Those that may come again as they were; where that is none, an empty one at `offset`."""
-    short = [it for it in plan.batches if batch is not None and it[1] - it[0] <= MAX_EVENTS]
-    return PlannedBatches.of(tuple(short), plan.session) or PlannedBatches(offset, offset, plan.session)
-
-
-def _ahead(share_bytes: int, batch: BatchPolicy | None) -> ReadAhead:
-    """Of chunks. One batch is filled while another one is handled, as far as its share goes."""
-    ahead_bytes = min(AHEAD_BYTES, share_bytes)
-    if batch is None:
-        return ReadAhead(ahead_bytes)
-    return ReadAhead(ahead_bytes, 2 * batch.size, max(ahead_bytes, int(share_bytes * _BATCHES_PART)))
-
-
-def _believed(key: PartitionKey, starts: StartOffsets) -> Checkpoint:
-    """Its checkpoint. Anybody in the group may have written it: the log's end bounds what it says."""
-    told, end = starts.checkpoints[key], starts.ends.get(key)
-    start = told if end is None else told.within(end)
-    if start != told:
-        line = "%s: the log ends at offset %d; what the group's commit says of later ones is dropped"
-        logger.warning(line, key, end)
-    return start
+def _share_of(
+    most_bytes: int,
+    here: Collection[PartitionKey],
+    starting: Iterable[tuple[frozenset[PartitionKey], set[PartitionKey]]],
+) -> int:
+    """Return what one partition may hold, of those that are here or whose start isn't known yet."""
+    return most_bytes // max(1, len(here) + sum(len(left) for _, left in starting))
 
 
 def _log_allocation(dispatch: Dispatch, partitions: Iterable[PartitionKey]) -> None:
-    """Which partitions go to which worker."""
+    """Log which partitions go to which worker."""
     by_worker: dict[int | None, list[PartitionKey]] = {}
     for key in partitions:
         by_worker.setdefault(dispatch.worker_of(key), []).append(key)

@@ -4,42 +4,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import Encoded, decode_text
-from headrace.runtime.partitions.offsets.pending_produces import Outgoing, PendingProduces
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.offset_store import CommitRefusedError, OffsetStore, TextTooLongError
+from headrace.runtime.wire.produce import Outgoing
 
 logger = logging.getLogger(__name__)
 
 _CHARS_PER_PARTITION = 200  # a topic's name, numbers
 
 
-class Checkpointed(Protocol):
-    """What a committer reads of an assigned partition."""
-
-    @property
-    def key(self) -> PartitionKey:
-        """Its name."""
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """What is so now."""
-
-    @property
-    def is_replaced(self) -> bool:
-        """Another one has its name: what this one says is never committed."""
-
-    @property
-    def held(self) -> PendingProduces:
-        """Records whose messages may have to be written with their commit."""
-
-
 class Committer:
-    """Explicit offsets only, one commit at a time, under the generation that gave the partitions.
+    """Commits explicit offsets, one commit at a time, under the generation that gave the partitions.
 
     The gate is closed from the end of a revoke to the next assignment: a commit that is sent while the group
     rebalances waits for the whole round, then fails and costs the member its identity.
@@ -54,18 +34,19 @@ class Committer:
         self._reported_max_chars: int | None = None
         self._probe_chars: int | None = None  # to be tried; 0 once the store has taken as many
         self._committed: dict[PartitionKey, Checkpoint] = {}
-        self._stale: set[PartitionKey] = set()  # what the store holds isn't known: it is always told again
-        self._behind: set[PartitionKey] = set()  # reported as such
-        self._refused: set[PartitionKey] = set()  # likewise
+        # What the store holds of these isn't known, so their next commit is sent even if nothing has changed.
+        self._stale: set[PartitionKey] = set()
+        self._reported_behind: set[PartitionKey] = set()
+        self._refused: set[PartitionKey] = set()  # by the last commit, and reported
         self._generation: int | None = None
         self._lock = asyncio.Lock()
         self._begun = 0  # commits, under the lock
-        self._safe: dict[PartitionKey, int] = {}  # which of them has told the store all of a partition
+        self._safe: dict[PartitionKey, int] = {}  # the number of the last one that covered a partition
 
     def open(
         self, keys: Iterable[PartitionKey], committed: Mapping[PartitionKey, Checkpoint], generation: int
     ) -> None:
-        """These were given in `generation`; what the store holds for those of them that it has."""
+        """Let commits of these through, given in `generation`, of which the store has `committed`."""
         for key in keys:
             self._committed.pop(key, None)
             self._stale.discard(key)
@@ -75,51 +56,52 @@ class Committer:
         self._generation = generation if generation >= 0 else None
 
     def close(self) -> None:
-        """No commits until `open`. One that is under way has ended before, as commits wait for each other."""
+        """Refuse commits until `open`. One that is under way ends before: commits wait for each other."""
         self._generation = None
 
     async def mark_stale(self, key: PartitionKey) -> None:
-        """It starts anew, its log was cut or replaced: its next commit is sent, and may be below the last."""
-        async with self._lock:  # a commit under way would be remembered after this
+        """Have a partition's next commit sent, also below the last one: its log was cut or replaced."""
+        async with self._lock:  # what a commit under way has told of it would be remembered after this
             self._committed.pop(key, None)
             self._safe.pop(key, None)
             self._stale.add(key)
 
     def committed(self, key: PartitionKey) -> int | None:
-        """The offset of the last successful commit."""
+        """Return the offset of the last successful commit of a partition; None before one."""
         last = self._committed.get(key)
         return last.offset if last is not None else None
 
     @property
     def seconds_since_last(self) -> float | None:
-        """Since a commit has succeeded; None before one has."""
+        """Seconds since a commit has succeeded; None before one has."""
         return None if self._done_at is None else time.monotonic() - self._done_at
 
     @property
     def max_chars(self) -> int:
-        """How much text the store takes beside an offset, as far as it has said so."""
+        """Characters of text that the store takes beside an offset, as far as it has said so."""
         return self._max_chars
 
     def probe(self, chars: int) -> None:
         """Have the next commit find out whether the store takes so much text, where no commit has yet.
 
-        Else that is known only once as much has to be said. What doesn't fit is handled again after a kill.
+        Otherwise that would be known only once as much has to be told, and what doesn't fit is handled again
+        after a kill.
         """
         if self._probe_chars is None:
             self._probe_chars = chars
 
-    async def commit(self, partitions: Iterable[Checkpointed], timeout_seconds: float) -> bool:
+    async def commit(self, partitions: Iterable[AssignedPartition], timeout_seconds: float) -> bool:
         """Commit what has changed, if the store takes it within `timeout_seconds`.
 
-        True: the store holds all offsets, and attempts, plan and acked spans as far as they fit. Where it
-        refuses one partition, the others are safe all the same.
+        Returns whether the store holds all offsets, and attempts, plan and acked spans as far as they fit.
+        Where it refuses one partition, the others are safe all the same.
         A commit that fails loses nothing: what it covered is delivered again if this replica goes.
         """
         partitions, asked = list(partitions), self._begun
         try:
             async with asyncio.timeout(timeout_seconds), self._lock:
                 partitions = [it for it in partitions if not it.is_replaced]
-                # What was so when this was asked for may be safe by a commit that has begun since.
+                # While this waited for the lock, a commit may have begun that covers what was asked for.
                 if self._is_open and all(self._safe.get(it.key, 0) > asked for it in partitions):
                     return True
                 self._begun += 1
@@ -131,7 +113,7 @@ class Committer:
             self._failed(f"no answer within {timeout_seconds:g} s")
             return False
 
-    async def _commit(self, partitions: Collection[Checkpointed]) -> bool:
+    async def _commit(self, partitions: Collection[AssignedPartition]) -> bool:
         if not self._is_open:
             return False
         by_key = {partition.key: partition for partition in partitions}
@@ -144,12 +126,12 @@ class Committer:
         }
         while waiting := {key: it for key, it in waiting.items() if not by_key[key].is_replaced}:
             request = self._next_request(waiting)
-            # Asked before each request: a membership may be lost between two.
             outgoing = _outgoing(by_key, waiting, request)
+            # Asked before each request: a membership may be lost between two.
             if not self._is_open or not await self._send(waiting, request, outgoing):
                 return False
             done = request.keys() - self._stale | self._refused
-            # What was so before may be so no more: a message was refused meanwhile.
+            # Read anew: a record may be open again, as a message of it was refused meanwhile.
             waiting = {key: by_key[key].checkpoint for key in waiting if key not in done}
         return not behind and self._refused.isdisjoint(now)
 
@@ -161,14 +143,14 @@ class Committer:
         last = self._committed.get(key)
         if last is None or last.offset <= checkpoint.offset:
             return False
-        if key not in self._behind:
-            self._behind.add(key)
+        if key not in self._reported_behind:
+            self._reported_behind.add(key)
             message = "%s: the commit stays at offset %d: %d would be a step back; this is a bug of Headrace"
             logger.error(message, key, last.offset, checkpoint.offset)
         return True
 
     def _next_request(self, waiting: Mapping[PartitionKey, Checkpoint]) -> dict[PartitionKey, Encoded]:
-        """Texts of as many partitions as go into one request, at least one."""
+        """Return the texts of as many partitions as go into one request, at least one."""
         request: dict[PartitionKey, Encoded] = {}
         room = self._store.max_request_chars
         for key, checkpoint in waiting.items():
@@ -185,11 +167,14 @@ class Committer:
         request: Mapping[PartitionKey, Encoded],
         outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
     ) -> bool:
-        """False: in vain. True: the store has it, or it stays stale and is to be sent again with less."""
-        self._stale |= request.keys()
+        """Write a request; return whether the store has it, or it is to be sent again with less text.
+
+        In the second case its partitions stay stale.
+        """
+        self._stale |= request.keys()  # until an answer has come
         try:
             offsets = {key: (checkpoints[key].offset, it.text) for key, it in request.items()}
-            if self._probe_chars:
+            if self._probe_chars:  # blanks behind the text of one partition
                 key, (offset, text) = next(iter(offsets.items()))
                 offsets[key] = offset, text.ljust(self._probe_chars)
             began = time.monotonic()
@@ -220,13 +205,13 @@ class Committer:
         return True
 
     def _report_refused(self, refused: Mapping[PartitionKey, str]) -> None:
-        """Once for each partition, until it is taken again."""
+        """Log partitions that the store refuses, each once until it is taken again."""
         if new := sorted(refused.keys() - self._refused):
             partitions, why = describe_partitions(new), ", ".join(sorted({refused[key] for key in new}))
             self._failed(f"{partitions}: {why}; those of the other partitions are safe")
 
     def _report_left_out(self, request: Iterable[Encoded]) -> None:
-        """Once for each limit."""
+        """Log, once for each limit, that texts don't fit."""
         if self._reported_max_chars == self._max_chars or all(it.is_whole for it in request):
             return
         self._reported_max_chars = self._max_chars
@@ -245,14 +230,17 @@ class Committer:
 
 
 def _outgoing(
-    partitions: Mapping[PartitionKey, Checkpointed],
+    partitions: Mapping[PartitionKey, AssignedPartition],
     checkpoints: Mapping[PartitionKey, Checkpoint],
     request: Mapping[PartitionKey, Encoded],
 ) -> dict[PartitionKey, Sequence[Outgoing]]:
-    """By what the texts say: an acked record above the offset may have found no room there."""
+    """Return the messages that go with each partition's commit, by what its text covers.
+
+    An acked record above the offset may have found no place in the text: its messages wait.
+    """
     found = {}
     for key, encoded in request.items():
-        if (held := partitions[key].held).outgoing_bytes:
+        if (held := partitions[key].pending).outgoing_bytes:
             offset = checkpoints[key].offset
             text = decode_text(offset, encoded.text)
             found[key] = held.outgoing([(0, offset), *(text.checkpoint.acked if text else ())])
@@ -260,7 +248,7 @@ def _outgoing(
 
 
 def _less_than(refused_chars: int, limit: int) -> int:
-    """Halved until it is below what was refused: from 32767 past 4095, just what brokers take by default."""
+    """Halve the limit until it is below what was refused: from 32767 past 4095, just what brokers take."""
     while limit >= refused_chars:
         limit //= 2
     return limit

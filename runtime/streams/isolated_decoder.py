@@ -1,6 +1,6 @@
-"""Looks into undecoded records in a process that may die of them.
+"""Decoding of single records in a process of its own, which may die of them.
 
-A dead letter may be made of the very record that workers have died on: a processor never decodes it itself.
+A dead letter may be made of the very record that workers have died on: the processor never decodes it itself.
 """
 
 import asyncio
@@ -18,45 +18,46 @@ from typing import IO
 from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.partitions.chunk import ChunkRecord
 from headrace.runtime.processes import PASSED_ON, picked
-from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import FrameKind, RunHeader, WireRecord
+from headrace.runtime.wire.framing import FrameKind, split_frames
+from headrace.runtime.wire.outcomes import decode_init_failed, encode_init_failed
+from headrace.runtime.wire.records import RunHeader, WireRecord, decode_records, encode_run
 from headrace.runtime.wire.undecoded import Decode, UndecodableError, UndecodableRecord
 
-SECONDS = 30
-"""For one record."""
-_TRIES = 2  # it may have died of something else
-_ASKED = struct.Struct("<QQ")  # bytes of the chunk that follows, records to skip
+TIMEOUT_SECONDS = 30
+"""Time for one record, after which an alarm ends the process."""
+_TRIES = 2  # the process may have died of something else
+_REQUEST = struct.Struct("<QQ")  # bytes of the chunk that follows, records to skip in it
 _LENGTH = struct.Struct("<I")
 _ALONE = RunHeader(0, 0, 0, 1, 1)
 
 
 class IsolatedDecoder:
-    """Its process is started when first needed, and again after each death."""
+    """Decodes one record at a time. Its process is started when first needed, and again after each death."""
 
     def __init__(self, policy: DeliveryPolicy) -> None:
-        self._arguments = (policy.decoder, json.dumps(dict(policy.decoder_options)), str(SECONDS))
+        self._arguments = (policy.decoder, json.dumps(dict(policy.decoder_options)), str(TIMEOUT_SECONDS))
         self._process: subprocess.Popen[bytes] | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._closed_count = 0
 
     @property
     def pid(self) -> int | None:
-        """Of its process, where it has one now."""
+        """The id of the process, where there is one now."""
         return self._process.pid if self._process else None
 
-    async def open(self, record: WireRecord) -> WireRecord:
-        """The same, decoded; an UndecodableRecord where that can't be, or takes that process's life.
+    async def decode(self, record: WireRecord) -> WireRecord:
+        """Return the record decoded; an UndecodableRecord where that can't be, or ends the process each time.
 
-        Raises OSError where the machine has no room for a process, or it is closed meanwhile.
+        Raises OSError where the machine has no room for a process, or `close` is called meanwhile.
         """
         if not isinstance(record, ChunkRecord):
             return record
         closed_count = self._closed_count
-        async with self._turn:
+        async with self._lock:
             try:
-                return await asyncio.to_thread(self._open, record, closed_count)
+                return await asyncio.to_thread(self._decode, record, closed_count)
             except asyncio.CancelledError:
-                self.close()  # its thread goes on until then
+                self.close()  # else the thread would go on, and hold up the next record
                 raise
 
     def close(self) -> None:
@@ -66,12 +67,12 @@ class IsolatedDecoder:
         if process is not None:
             _end(process)
 
-    def _open(self, record: ChunkRecord, closed_count: int) -> WireRecord:
-        """In a thread: one at a time, but for those that were closed and are about to notice it."""
+    def _decode(self, record: ChunkRecord, closed_count: int) -> WireRecord:
+        """Ask the process, in a thread: one at a time, but for those that `close` has cut off just now."""
         for _ in range(_TRIES):
             process = self._process = self._process or self._start()
             if closed_count == self._closed_count:
-                with contextlib.suppress(Exception):  # it is gone, or says what can't be understood
+                with contextlib.suppress(Exception):  # it has died, or answers what can't be understood
                     return _ask(process, record)
             _end(process)
             if self._process is process:
@@ -103,15 +104,15 @@ def _ask(process: "subprocess.Popen[bytes]", record: ChunkRecord) -> WireRecord:
     assert process.stdin is not None
     assert process.stdout is not None
     chunk = record.chunk
-    process.stdin.write(_ASKED.pack(len(chunk.data), record.offset - chunk.first))
+    process.stdin.write(_REQUEST.pack(len(chunk.data), record.offset - chunk.first))
     process.stdin.write(chunk.data)
     process.stdin.flush()
     length = _exactly(process.stdout, _LENGTH.size)
     answer = bytearray(length + _exactly(process.stdout, _LENGTH.unpack(length)[0]))
-    ((kind, body),) = wire.split_frames(answer)
+    ((kind, body),) = split_frames(answer)
     if kind is FrameKind.RUN:
-        return wire.decode_records(body)[0]._replace(offset=record.offset)
-    return UndecodableRecord(record.offset, ValueError(wire.decode_init_failed(body)))
+        return decode_records(body)[0]._replace(offset=record.offset)
+    return UndecodableRecord(record.offset, ValueError(decode_init_failed(body)))
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes:
@@ -125,25 +126,25 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
 
 
 def main(decoder: str, options: str, seconds: str) -> None:
-    """Answer until nobody asks any more."""
+    """Decode records from standard input, answers to standard output, until the input ends."""
     module, _, name = decoder.partition(":")
-    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a decoder prints must not go amid the answers
     decode: Decode = partial(getattr(importlib.import_module(module), name), **json.loads(options))
-    while head := asked.read(_ASKED.size):
-        size, skip = _ASKED.unpack(head)
-        data = _exactly(asked, size)
+    while head := requests.read(_REQUEST.size):
+        size, skip = _REQUEST.unpack(head)
+        data = _exactly(requests, size)
         signal.alarm(int(seconds))
         try:
-            answer = wire.encode_run(_ALONE, decode(data, skip, must_live=True).read(1))
+            answer = encode_run(_ALONE, decode(data, skip, must_live=True).read(1))
         except UndecodableError as error:
-            answer = wire.encode_init_failed(str(error))
+            answer = encode_init_failed(str(error))
         signal.alarm(0)
         answers.write(answer)
         answers.flush()
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(EOFError, BrokenPipeError):  # who has asked is gone
+    with contextlib.suppress(EOFError, BrokenPipeError):  # the processor is gone
         main(*sys.argv[1:])
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Where a group's offsets are kept: what a committer asks of the kind of trigger."""
+"""The store of a group's offsets, which each kind of trigger implements for the committer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from headrace.runtime.errors import HeadraceError
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import Encoded
-from headrace.runtime.partitions.offsets.pending_produces import Outgoing
+from headrace.runtime.wire.produce import Outgoing
 
 
 class CommitRefusedError(HeadraceError):
@@ -19,29 +19,29 @@ class TextTooLongError(HeadraceError):
 
 
 class OffsetStore(Protocol):
-    """Kept by a kind of trigger. Called on the processor's event loop, one write at a time."""
+    """A store of offsets, and a text beside each. Called on the processor's loop, one write at a time."""
 
     max_text_chars: int
-    """Beside an offset, at most; a store that takes less says so by TextTooLongError."""
+    """Characters beside an offset, at most; a store that takes less raises TextTooLongError."""
     max_request_chars: int
-    """Of all text in one write."""
+    """Characters of all text in one write, at most."""
 
     @property
     def generation(self) -> int | None:
-        """Of the membership as it is now; None where there is none. Commits belong to one."""
+        """The generation of the membership now; None where there is none. A commit belongs to one."""
 
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
-        """What is kept beside the offset, as far as it fits."""
+        """Return the text that is kept beside the checkpoint's offset, as far as it fits."""
 
     async def write(
         self,
         offsets: Mapping[PartitionKey, tuple[int, str]],
         outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
     ) -> Mapping[PartitionKey, str]:
-        """Return once they are safe, under the generation that was asked last; all but those returned.
+        """Write offsets and texts under the generation that was asked last; return once they are safe.
 
-        Those, with the reason, are refused by themselves: their topic is gone, say. `outgoing`: with
-        exactlyOnce, the messages that are written with the commit of a partition, or not at all; what became
-        of them is told to them.
+        Returned are those that were refused by themselves, with the reason: their topic is gone, say.
+        `outgoing`: with exactlyOnce, the messages that are written with the commit of a partition, or not at
+        all; their callbacks are told what became of them.
         Raises TextTooLongError or CommitRefusedError where none is safe.
         """

@@ -1,1 +1,1 @@
-"""A handler run on records without a processor: headrace.testing."""
+"""Trials of a handler on records, without a processor: what headrace.testing is made of."""

@@ -1,4 +1,4 @@
-"""What a test of a handler gives it, and what it sees of it."""
+"""Records that a test of a handler gives it, and what the test sees of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,14 +8,15 @@ from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.records import Headers
 
 Partition: TypeAlias = tuple[str, int]
-"""Topic and number."""
+"""Topic and number of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record of a topic. Without an offset it follows the one before it in its partition, or is the first.
 
-    `timestamp_ms` counts from the epoch. `attempt` is above 1 where earlier deliveries have failed.
+    `body` and `key` are bytes, `headers` pairs of a name and bytes. `timestamp_ms` counts from the epoch.
+    `attempt` is above 1 where earlier deliveries have failed.
     """
 
     body: bytes | None
@@ -30,7 +31,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """With `delivery: ranges`: the offsets from `first_offset` to `offset`, both included, as one event."""
+    """A range of offsets as one event, as with `delivery: ranges`.
+
+    It has the offsets from `first_offset` to `offset`, both included.
+    """
 
     first_offset: int
     offset: int
@@ -41,7 +45,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one record, or range.
+    """The fate of one record, or range.
 
     `result` is what the last call that it was in returned, None where that raised. `failure` says why the
     runtime takes the record for failed (a traceback, a status, no response in a batch); None where it went
@@ -62,43 +66,46 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """What `context.logger` or Python's logging was told. `values`: of `info_with`, and of `extra`."""
+    """A line that `context.logger` or Python's logging was told.
+
+    `level` is the name in lower case, as `info`. `values` are those of `info_with`, and of `extra`.
+    """
 
     level: str
     message: str
     values: Mapping[str, Any]
     logger: str = ""
-    """Its name, empty for `context.logger` and the root."""
+    """Name of the logger, empty for `context.logger` and the root."""
     error: str = ""
-    """The traceback that was logged with it."""
+    """Traceback that was logged with the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What `run_handler` saw. `committed` is the offset that the group would commit, by partition."""
+    """Results of `run_handler`. `committed` is the offset that the group would commit, by partition."""
 
     outcomes: Sequence[Outcome]
     committed: Mapping[Partition, int]
     logs: Sequence[LogLine]
     context: Any
     produced: Sequence[Message] = ()
-    """What `context.produce` was given, or `result_topic` has made of results, in order."""
+    """Messages that `context.produce` was given, or `result_topic` has made of results, in order."""
     handler_seconds: float = 0.0
-    """In the handler, by all calls."""
+    """Time in the handler, of all calls together."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What `context.metrics` was told, as a scrape names it: `orders_total{country="de"}`."""
+    """Values of `context.metrics`, as a scrape names them: `orders_total{country="de"}`."""
 
     @property
     def results(self) -> list[Any]:
-        """Of each record."""
+        """Result of each record, in order."""
         return [outcome.result for outcome in self.outcomes]
 
     @property
     def failures(self) -> list[str]:
-        """Of the records that failed."""
+        """Reason of each record that failed, in order."""
         return [outcome.failure for outcome in self.outcomes if outcome.failure is not None]
 
     @property
     def acked(self) -> list[int]:
-        """The offsets of the records that are acked."""
+        """Offset of each record that is acked, in order."""
         return [outcome.offset for outcome in self.outcomes if outcome.is_acked]

@@ -1,4 +1,4 @@
-"""A handler tested on records: `headrace.testing` is the public name of this."""
+"""`run_handler`, which runs a handler on records: `headrace.testing` is its public name."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,19 +40,21 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
 
     Bytes stand for a Record with this body; where records are Ranges, all are, and it is a batch. A record
     that fails comes again at once, those of a batch together, until it has had `max_attempts`; those behind
-    it are handled all the same. Tasks that the handler leaves behind get `background_seconds` to end. It all
-    happens in a thread with an event loop of its own. `call_function` answers, by name and event, where the
-    handler calls other functions; without it such a call raises RuntimeError. What it produces is confirmed
-    at once, unless `refuse_message` says why it can't be written; with `result_topic`, what it returns is
-    produced there. `spark` is what `spark_server` yields, or the address of a Spark Connect server: without
-    it `context.spark` raises AttributeError. `source_options` are the context's.
-    Without `running_event_loop` a sync handler finds none, as with `runningEventLoop: false`.
+    it are handled all the same. Everything happens in a thread with an event loop of its own. Tasks that the
+    handler leaves behind get `background_seconds` to end.
+
+    `call_function` answers, by name and event, where the handler calls other functions; without it such a
+    call raises RuntimeError. Messages are confirmed at once, unless `refuse_message` says why one can't be
+    written; with `result_topic`, what the handler returns is produced there. `spark` is what `spark_server`
+    yields, or the address of a Spark Connect server: without it `context.spark` raises AttributeError.
+    `source_options` are the context's. Without `running_event_loop` a sync handler finds none, as with
+    `runningEventLoop: false`.
 
     Raises HandlerNotLoadedError, with its traceback, where init_context raises, and ValueError for offsets
     that go back.
     """
-    given = list(records)
-    is_ranges = _is_ranges(given)
+    inputs = list(records)
+    is_ranges = _is_ranges(inputs)
     policy = DeliveryPolicy(
         ack_mode=AckMode(explicit_ack_mode),
         explicit_ack_semantics="cumulative" if is_cumulative else "individual",
@@ -76,32 +78,34 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
         source_options=source_options or {},
         running_event_loop=running_event_loop,
     )
+    # A server that was started for tests has a token that its address doesn't show.
     link = SparkLink(spark, "") if isinstance(spark, str) else spark
     if link.url:
         session = str(uuid.uuid4())
         start = replace(
             start, spark_url=link.lasting_url, spark_token_fd=link.token_fd, spark_session_id=session
         )
-    trial = Trial(given, policy, start, refuse_message)
+    trial = Trial(inputs, policy, start, refuse_message)
     logs: list[LogLine] = []
 
     def prepare(context: Any) -> None:
-        context.platform.calls = lambda name, event, *_: (call_function or _nobody)(name, event)
+        context.platform.calls = lambda name, event, *_: (call_function or _refuse_call)(name, event)
         if not link.url:
             context._spark = _NoSpark()  # noqa: SLF001  # users are not to see where their session is from
 
     def load() -> tuple[Handler, Callable[[Any], Any] | None]:
         return Handler(handler, is_async(handler)), init_context
 
+    # A thread of its own: the test may have an event loop running in this one.
     with ThreadPoolExecutor(1, "handler") as thread, kept_logs(logs.append):
         thread.submit(trial.run, load, prepare, background_seconds).result()
     return trial.result(logs)
 
 
-def _is_ranges(given: Sequence[TrialInput]) -> bool:
-    """Raises ValueError where only some are."""
-    count = sum(isinstance(it, Range) for it in given)
-    if count not in {0, len(given)}:
+def _is_ranges(inputs: Sequence[TrialInput]) -> bool:
+    """Whether records are Ranges. Raises ValueError where only some are."""
+    count = sum(isinstance(it, Range) for it in inputs)
+    if count not in {0, len(inputs)}:
         raise ValueError(
             "of the records some are Ranges and some are not: a trigger delivers one or the other"
         )
@@ -109,18 +113,18 @@ def _is_ranges(given: Sequence[TrialInput]) -> bool:
 
 
 class _NoSpark:
-    """In place of a worker's Spark session."""
+    """Stands in for a worker's Spark session."""
 
     @property
     def session(self) -> Any:
-        """Raises AttributeError."""
+        """Raise AttributeError, which says how a test gets a session."""
         raise AttributeError(
             "context.spark: this test has no Spark; give run_handler spark=..., what headrace.testing's "
             "spark_server() yields, or the address of a server, such as sc://localhost:15002"
         )
 
 
-def _nobody(name: str, _: Any) -> Any:
+def _refuse_call(name: str, _: Any) -> Any:
     raise RuntimeError(
         f"call_function({name!r}): no other function runs in a test; give run_handler call_function=..., "
         "which is called with name and event and returns the answer"

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from headrace.runtime.config.function import FunctionSpec, load_function
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.spark.link import SparkLink
 
@@ -19,9 +20,10 @@ from headrace.runtime.spark.link import SparkLink
 def spark_server(
     conf: Mapping[str, str] | None = None, packages: tuple[str, ...] = (), master: str = "local[*]"
 ) -> Iterator[SparkLink]:
-    """Start one, as `spec.spark` has `headrace run` start it; takes some seconds, so one for all tests.
+    """Start a Spark Connect server, as `spec.spark` has `headrace run` start it.
 
-    It is for `run_handler(..., spark=...)`. Raises HeadraceError where it can't be started.
+    Yields what `run_handler(..., spark=...)` takes. It takes some seconds, so start one for all tests. Raises
+    HeadraceError where it can't be started.
     """
     spark = {"master": master, "conf": dict(conf or {}), "packages": list(packages)}
     spec = {"handler": "test:handler", "runtime": "python", "spark": spark}
@@ -35,7 +37,7 @@ def spark_server(
 
 @contextmanager
 def serving(function: FunctionSpec) -> Iterator[SparkLink]:
-    """The server of a function that has spec.spark, looked after by a thread. Raises HeadraceError."""
+    """Run the server of a function that has spec.spark, in a thread. Raises HeadraceError."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="spark-server")
     thread.start()

@@ -1,4 +1,4 @@
-"""Records run through a handler in this process, without a broker.
+"""A trial: records run through a handler in this process, without a broker.
 
 The worker's own main loop calls the handler and judges what it returned; the other half of the wire is a
 processor's own FrameSender, InFlight and FrameReceiver.
@@ -21,10 +21,10 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.results import LogLine, Outcome, Partition, Range, Record, TrialResult
 from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
 from headrace.runtime.testing.trial_listener import RefuseMessage, TrialListener
-from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.framing import Buffer, FrameKind, frame, json_frame, split_frames
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import ProgressSlot
-from headrace.runtime.wire.records import FrameKind
+from headrace.runtime.wire.records import encode_range
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
 from headrace.runtime.worker.frame_handler import handle_frame
@@ -37,14 +37,14 @@ from headrace.runtime.workers.sender import FrameSender, by_attempt
 
 TrialInput: TypeAlias = Record | Range | bytes | None
 Load: TypeAlias = Callable[[], tuple[Handler, Callable[[Any], Any] | None]]
-"""The handler and its init_context. Raises HandlerNotLoadedError."""
+"""Returns the handler and its init_context. Raises HandlerNotLoadedError."""
 
 
 def placed(records: Iterable[TrialInput]) -> Iterator[tuple[PartitionKey, TrialRecord]]:
-    """Each with its place. Raises ValueError for offsets that go back."""
+    """Yield each record with its partition. Raises ValueError for offsets that go back."""
     nexts: dict[Partition, int] = defaultdict(int)
-    for given in records:
-        record = given if isinstance(given, Record | Range) else Record(given)
+    for item in records:
+        record = item if isinstance(item, Record | Range) else Record(item)
         key = PartitionKey(record.topic, record.partition)
         offset = nexts[key] if record.offset is None else record.offset
         first = record.first_offset if isinstance(record, Range) else offset
@@ -52,7 +52,7 @@ def placed(records: Iterable[TrialInput]) -> Iterator[tuple[PartitionKey, TrialR
             raise ValueError(f"offset {first} of {key} comes after a higher one")
         nexts[key] = offset + 1
         if isinstance(record, Range):
-            value = wire.encode_range(first)
+            value = encode_range(first)
             yield key, TrialRecord(offset, value, attempt=record.attempt, first=first)
         else:
             ms, kind = (-1, None) if record.timestamp_ms is None else (record.timestamp_ms, 0)
@@ -61,7 +61,7 @@ def placed(records: Iterable[TrialInput]) -> Iterator[tuple[PartitionKey, TrialR
 
 @contextmanager
 def kept_logs(keep: Callable[[LogLine], None], level: int = logging.INFO) -> Iterator[None]:
-    """What is logged meanwhile, from this level on, which a worker would send."""
+    """Keep what is logged meanwhile, from this level on, which a worker would send."""
 
     def take(line: dict[str, Any]) -> None:
         name = logging.getLevelName(line["level"]).lower()
@@ -70,6 +70,7 @@ def kept_logs(keep: Callable[[LogLine], None], level: int = logging.INFO) -> Ite
     root, handler = logging.getLogger(), WireLogHandler(take)
     before = root.level
     root.addHandler(handler)
+    # Only ever lower: the test may have asked for more.
     root.setLevel(min(before, level))
     try:
         yield
@@ -79,7 +80,7 @@ def kept_logs(keep: Callable[[LogLine], None], level: int = logging.INFO) -> Ite
 
 
 async def _end_background(seconds: float) -> None:
-    """Tasks that are left may end by themselves; then they are cancelled."""
+    """Give tasks that are left `seconds` to end by themselves, then cancel them."""
     others: set[asyncio.Task[Any]] = set()
     try:
         async with asyncio.timeout(seconds):
@@ -95,7 +96,7 @@ Running: TypeAlias = Sequence[tuple[TrialLane, TrialRecord]]
 
 
 class Trial:
-    """Stands where a worker's process is to its processor, and where its socket is to the worker."""
+    """A trial. Stands where a worker's process is to its processor, and where its socket is to the worker."""
 
     def __init__(
         self,
@@ -113,24 +114,30 @@ class Trial:
         self._placed = list(placed(records))
         self._lanes = _lanes_of(self._placed, policy.failure.max_attempts)
         self._by_place = {(*key, record.offset): (self._lanes[key], record) for key, record in self._placed}
-        self._book = TrialListener(self._lanes, policy.ack_mode, refuse, is_cumulative=policy.is_cumulative)
+        # A processor's own bookkeeping of one worker, whose index is 0.
         in_flight, known = InFlight(), dict[int, Lane]()
-        self._outbox = FrameSender(0, _ToWorker(self), in_flight, known)
-        self._book.confirm = self._outbox.send_frame
-        self._news = FrameReceiver(0, in_flight, known, self._book, on_ready=lambda: None)
+        self._sender = FrameSender(0, in_flight, known, self._send_to_worker)
+        self._listener = TrialListener(
+            self._lanes,
+            policy.ack_mode,
+            refuse,
+            self._sender.send_frame,
+            is_cumulative=policy.is_cumulative,
+        )
+        self._receiver = FrameReceiver(0, in_flight, known, self._listener, on_ready=lambda: None)
         self._lock = threading.Lock()
         self._handler: Callable[[Any, Any], Any]
         self.worker: WorkerLoop
 
     def result(self, logs: Sequence[LogLine]) -> TrialResult:
-        """Once it has run."""
+        """Return what has become of the records, once the trial has run."""
         committed = {key: lane.ledger.committable for key, lane in self._lanes.items()}
-        seconds, produced = self._book.handler_ns / 1e9, self._book.produced
+        seconds, produced = self._listener.handler_ns / 1e9, self._listener.produced
         metrics = self._metrics()
         return TrialResult(self._outcomes(), committed, logs, self.context, produced, seconds, metrics)
 
     def _outcomes(self) -> list[Outcome]:
-        """Of all records, in order."""
+        """Return the outcomes of all records, in order."""
         return [
             Outcome(
                 *key,
@@ -145,10 +152,10 @@ class Trial:
         ]
 
     def _metrics(self) -> dict[str, float]:
-        """By name and labels, as a scrape shows them; without buckets."""
+        """Return metrics by name and labels, as a scrape shows them; without buckets."""
         return {
             _shown(sample.name, sample.labels): sample.value
-            for family in self._book.metrics.collect()
+            for family in self._listener.metrics.collect()
             for sample in family.samples
             if "le" not in sample.labels
         }
@@ -156,13 +163,13 @@ class Trial:
     # ---- in the handler's thread
 
     def run(self, load: Load, prepare: Callable[[Any], None], background_seconds: float) -> None:
-        """Like a worker process that is told to stop once it has nothing left to do.
+        """Run the records, as a worker process that is told to stop once it has nothing left to do.
 
         `prepare` gets the context, before init_context does. Raises HandlerNotLoadedError.
         """
         slot = ProgressSlot(-1, Lease.create(1))
         loop = WorkerEventLoop(runs_for_sync_code=self._start.running_event_loop)
-        self.worker = WorkerLoop(self, slot, self._start, loop)
+        self.worker = WorkerLoop(self.send, slot, self._start, loop)
         try:
             handler, init_context = load()
             self._handler = handler.call
@@ -172,14 +179,14 @@ class Trial:
                 return init_context(context) if init_context else None
 
             self.worker.use(Handler(self._call, handler.is_async), begin)
-            self._outbox.send_frame(
-                wire.json_frame(FrameKind.OWNED, self._owned()), wire.frame(FrameKind.STOP)
-            )
-            self._book.returned = [(self._lanes[key], 1) for key, _ in self._placed]
-            while self._book.returned:
-                returned, self._book.returned = self._book.returned, []
+            self._sender.send_frame(json_frame(FrameKind.OWNED, self._owned()), frame(FrameKind.STOP))
+            # Told to stop already, the loop ends each time that its inbox is empty; it is run again for what
+            # comes back.
+            self._listener.returned = [(self._lanes[key], 1) for key, _ in self._placed]
+            while self._listener.returned:
+                returned, self._listener.returned = self._listener.returned, []
                 self._hand_out(returned)
-                if not self._book.returned:
+                if not self._listener.returned:
                     loop.run_until_complete(_end_background(background_seconds))  # which may nack some
             self.worker.metrics.flush()
         finally:
@@ -189,32 +196,34 @@ class Trial:
     def _owned(self) -> dict[str, dict[int, str]]:
         owned: dict[str, dict[int, str]] = defaultdict(dict)
         for topic, partition in self._lanes:
+            # No log has a stamp here: no topic is made anew in a trial.
             owned[topic][partition] = ""
         return owned
 
     def _hand_out(self, turns: Iterable[tuple[TrialLane, int]]) -> None:
-        """As many records of these lanes, in this order; then have them handled."""
+        """Hand out as many records of these lanes as they say, in this order; then have them handled."""
         parts = [
             (lane, lane.take(sum(count for _, count in group)))
             for lane, group in groupby(turns, key=itemgetter(0))
         ]
         if self._start.is_batch:
-            self._outbox.send_batch(parts)
+            self._sender.send_batch(parts)
         else:
             for lane, records in parts:
                 for run in by_attempt(lane, records):
-                    self._outbox.send(lane, run)
+                    self._sender.send(lane, run)
         self.worker.run_forever()
 
-    def _call(self, context: Any, given: Any) -> Any:
-        """The user's handler, with an eye on what it is given and what it returns."""
+    def _call(self, context: Any, event_or_batch: Any) -> Any:
+        """Call the user's handler, and keep what it is given and what it returns."""
         self.context = context
-        events = given if self._start.is_batch else [given]
-        self._book.running = [self._by_place[it.topic, it.shard_id, it.offset] for it in events]
-        result = self._handler(context, given.copy() if self._start.is_batch else given)
+        events = event_or_batch if self._start.is_batch else [event_or_batch]
+        self._listener.running = [self._by_place[it.topic, it.shard_id, it.offset] for it in events]
+        # A copy: a handler may change its list, and outcomes are told of what was handed over.
+        result = self._handler(context, event_or_batch.copy() if self._start.is_batch else event_or_batch)
         if inspect.iscoroutine(result):
-            return self._awaited(self._book.running, result)
-        return self._returns(self._book.running, result)
+            return self._awaited(self._listener.running, result)
+        return self._returns(self._listener.running, result)
 
     async def _awaited(self, running: Running, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self._returns(running, await coroutine)
@@ -224,29 +233,19 @@ class Trial:
             record.result = result
         return result
 
+    def _send_to_worker(self, *data: Buffer) -> None:
+        for kind, body in split_frames(bytearray().join(data)):
+            handle_frame(self.worker, kind, body)
+
     # ---- in any thread of the worker's
 
     def send(self, data: bytes) -> None:
-        """What a worker says goes to its processor: here."""
+        """Take what the worker sends to its processor, in any thread of the worker."""
+        # Handlers may ack and produce from any thread.
         with self._lock:
-            for kind, body in wire.split_frames(bytearray(data)):
-                self._news.on_frame(kind, body)
-            self._news.on_read()
-
-
-class _ToWorker:
-    """The outbox's sink."""
-
-    def __init__(self, trial: Trial) -> None:
-        self._trial = trial
-
-    def send(self, *data: wire.Buffer) -> None:
-        """As Sink says."""
-        for kind, body in wire.split_frames(bytearray().join(data)):
-            handle_frame(self._trial.worker, kind, body)
-
-    def flush(self) -> None:
-        """As Sink says."""
+            for kind, body in split_frames(bytearray(data)):
+                self._receiver.on_frame(kind, body)
+            self._receiver.on_read()
 
 
 def _lanes_of(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.lane import Plain, next_lane_id
+from headrace.runtime.partitions.lane import Lane, next_lane_id
 from headrace.runtime.partitions.offsets.ledger import Ledger
 from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.records import Headers, WireRecord
@@ -13,7 +13,7 @@ from headrace.runtime.wire.records import Headers, WireRecord
 
 @dataclass(slots=True, eq=False)
 class TrialRecord:
-    """A WireRecord, and what is known of it so far. `first` is the first offset of a range."""
+    """A WireRecord, and what has become of it so far. `first` is the first offset of a range."""
 
     offset: int
     value: bytes | None
@@ -29,91 +29,93 @@ class TrialRecord:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The offsets `[first, end)` that it stands for."""
+        """Offsets `[first, end)` that it stands for."""
         return self.offset if self.first is None else self.first, self.offset + 1
 
 
-class TrialLane(Plain):
-    """A Lane over a ledger. What comes back is handed out again; what has failed stays open.
+class TrialLane(Lane):
+    """A lane over a ledger, whose records come again at once where they were given back or have failed.
 
-    That is handed out again too, at once, until its attempts are spent.
+    A record that has failed stays open in the ledger, and comes again until its attempts are spent.
     """
 
     def __init__(self, key: PartitionKey, records: Sequence[TrialRecord], max_attempts: int = 1) -> None:
-        """At least one record, in order of offset."""
+        """`records` has at least one, in order of offset."""
         self.id = next_lane_id()
         self.key = key
         self.epoch = 0
         self.worker_index: int | None = None
         self.in_flight_count = 0
         self.is_recalled = False
-        self.next_chunk = None
         self.ledger = Ledger(records[0].span[0])
         for record in records:
             self.ledger.add(*record.span)
         self.again_count = 0
-        """How many of those that wait have failed, and nobody has been told."""
+        """Number of waiting records that have failed, and that nobody has been told of."""
         self._max_attempts = max_attempts
         self._waiting: list[WireRecord] = list(records)
         self.by_offset = {record.offset: record for record in records}
 
     @property
     def is_deliverable(self) -> bool:
-        """As Lane says."""
+        """Whether records can be handed out now."""
         return bool(self._waiting) and not (self.is_recalled and self.in_flight_count)
 
     @property
     def is_head_refused(self) -> bool:
-        """Nothing is."""
+        """Whether the first record may not be handed out: never."""
         return False
 
     def attempt(self, record: WireRecord) -> int:
-        """What its test says that it is, or one more for each time that it has failed."""
+        """Number of the record's next delivery: as its test says, and one more for each failure."""
         return cast("TrialRecord", record).attempt
 
     def take(self, limit: int, byte_limit: int = 1 << 60) -> Sequence[WireRecord]:
-        """As Lane says; they are of any size."""
+        """Hand out up to `limit` records, of any size."""
         taken, self._waiting = self._waiting[:limit], self._waiting[limit:]
         for record in taken:
+            # A new delivery, which may succeed.
             cast("TrialRecord", record).failure = None
         self.in_flight_count += len(taken)
         return taken
 
     def first_offsets(self, records: Sequence[WireRecord]) -> Sequence[int]:
-        """As Lane says."""
+        """First offset of each record."""
         return [first for first, _ in self.spans(records)]
 
     def spans(self, records: Sequence[WireRecord]) -> Sequence[tuple[int, int]]:
-        """As Lane says."""
+        """Offsets `[first, end)` of each record."""
         return [cast("TrialRecord", record).span for record in records]
 
     def on_sent(self, worker_index: int) -> None:
-        """As Lane says."""
+        """Note which worker has the records."""
         self.worker_index = worker_index
 
     def on_recalled(self) -> None:
-        """As Lane says."""
+        """Note that records are being given back: none is handed out before all have come back."""
         self.is_recalled = True
 
     def on_settled(self, records: Sequence[WireRecord]) -> None:
-        """As Lane says."""
+        """Settle records that the handler is done with."""
         for first, end in self.spans(records):
             self.ledger.settle(first, end)
         self._on_left(len(records))
 
     def on_unacked(self, records: Sequence[WireRecord]) -> None:
-        """As Lane says."""
+        """Leave records open that the handler is done with, and that wait for an ack."""
         self._on_left(len(records))
 
     def on_failed(self, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """They don't go on to `on_returned`."""
+        """Note that records have failed. They don't go on to `on_returned`."""
+        # The worker gives back what it has of this epoch behind the failure; what is handed out next is of
+        # another.
         self.epoch += 1
         for record in records:
             self._fail(cast("TrialRecord", record), reason)
         self._on_left(len(records))
 
     def fail(self, offset: int, reason: str) -> None:
-        """It was nacked, or couldn't be answered for: of no effect where it is acked."""
+        """Fail a record that was nacked, or whose message was refused: of no effect where it is acked."""
         if self.ledger.is_open(offset):
             self._fail(self.by_offset[offset], reason)
 
@@ -127,16 +129,16 @@ class TrialLane(Plain):
             self._wait([record])
 
     def settle(self, first: int, offset: int) -> None:
-        """Acked: all from `first` to `offset`, which may name a range by its last."""
+        """Ack all from `first` to `offset`, which may name a range by its last offset."""
         named = self.by_offset.get(offset)
         self.ledger.settle(min(first, named.span[0]) if named else first, offset + 1)
 
     def on_suspected(self, records: Sequence[WireRecord]) -> None:
-        """They don't go on to `on_returned`."""
+        """Note that a worker died in records. They don't go on to `on_returned`."""
         self._on_left(len(records))
 
     def on_returned(self, records: Sequence[WireRecord]) -> None:
-        """As Lane says."""
+        """Take back records that weren't handled."""
         self._wait(records)
         self._on_left(len(records))
 

@@ -1,4 +1,4 @@
-"""What becomes of the records of a trial: heard as a dispatcher hears it, and kept."""
+"""The listener of a trial's worker, which keeps what becomes of each record."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, cast
@@ -9,43 +9,46 @@ from headrace.runtime.metrics.custom_metrics import CustomMetrics
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.results import Partition
 from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
+from headrace.runtime.wire.outcomes import Ack, Nack
 from headrace.runtime.wire.produce import Message, ProduceRequest, ProduceResult, encode_produced
-from headrace.runtime.wire.records import Ack, Nack, WireRecord
-from headrace.runtime.wire.reply import Reply
-from headrace.runtime.workers.listener import Timed
+from headrace.runtime.wire.records import WireRecord
+from headrace.runtime.workers.listener import HandlerTime
 
 RefuseMessage: TypeAlias = Callable[[Message], str]
 
 
 class TrialListener:
-    """A RecordListener. What came back, or is to be tried again, waits in `returned`."""
+    """Takes outcomes from a worker, in place of a dispatcher. Records that come again wait in `returned`."""
 
     def __init__(
         self,
         lanes: Mapping[Partition, TrialLane],
         ack_mode: AckMode,
-        refuse: RefuseMessage = lambda _: "",
+        refuse: RefuseMessage,
+        confirm: Callable[[bytes], None],
         *,
         is_cumulative: bool,
     ) -> None:
-        """`refuse` says why a message can't be written; nothing where it can."""
+        """`confirm` sends a frame to the worker.
+
+        `refuse` says why a message can't be written; nothing where it can.
+        """
         self.returned: list[tuple[TrialLane, int]] = []
-        """Lanes, and how many of their records, in the order in which they came back."""
+        """Lanes, and how many of their records came back, in the order in which they did."""
         self.produced: list[Message] = []
-        """In order."""
+        """Messages that the handler has produced, in order."""
         self.handler_ns = 0
         self.metrics = CustomMetrics()
-        self.confirm: Callable[[bytes], None]
-        """Sends a frame to the worker. Its owner sets it."""
         self._lanes = lanes
         self._ack_mode = ack_mode
         self._refuse = refuse
+        self._confirm = confirm
         self.running: Sequence[tuple[TrialLane, TrialRecord]] = ()
-        """What the handler is in: one record, or those of a batch. Its owner keeps it."""
+        """Records that the handler is in: one, or those of a batch. The trial sets it before each call."""
         self._is_cumulative = is_cumulative
 
     def on_handled(self, lane: Lane, records: Sequence[WireRecord]) -> None:
-        """As RecordListener says."""
+        """Settle records, unless they were nacked, or wait for an ack."""
         for record in records:
             has_failed = cast("TrialRecord", record).failure is not None  # it was nacked, say
             if has_failed or self._ack_mode is AckMode.EXPLICIT_ONLY:
@@ -54,51 +57,52 @@ class TrialListener:
                 lane.on_settled([record])
 
     def on_unacked(self, lane: Lane, records: Sequence[WireRecord]) -> None:
-        """As RecordListener says."""
+        """Leave records open, whose responses ask not to ack them."""
         lane.on_unacked(records)
 
     def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """As RecordListener says."""
+        """Fail records, which may come again."""
         lane.on_failed(records, reason, among)
         self._note_again(self._lanes[lane.key])
 
     def on_returned(self, lane: Lane, records: Sequence[WireRecord]) -> None:
-        """As RecordListener says."""
+        """Take back records that weren't handled, which come again."""
         lane.on_returned(records)
         self.returned.append((self._lanes[lane.key], len(records)))
 
-    def on_acked(self, ack: Ack) -> None:
-        """As RecordListener says."""
-        first = 0 if ack.is_through or self._is_cumulative else ack.first
-        self._lanes[ack.topic, ack.partition].settle(first, ack.offset)
-
-    def on_nacked(self, nack: Nack) -> None:
-        """As RecordListener says."""
-        self._fail(self._lanes[nack.topic, nack.partition], nack.offset, nack.reason)
+    def on_ack(self, said: Ack | Nack) -> None:
+        """Settle what was acked, and fail what was nacked."""
+        lane = self._lanes[said.topic, said.partition]
+        if isinstance(said, Nack):
+            self._fail(lane, said.offset, said.reason)
+        else:
+            lane.settle(0 if said.is_through or self._is_cumulative else said.first, said.offset)
 
     def on_produced(self, worker_index: int, lane: Lane | None, said: ProduceRequest) -> None:
-        """It is confirmed, or refused, at once. Refused, it fails all the records that it is of."""
+        """Confirm or refuse a message at once. Refused, it fails all the records that it is of."""
         message, partition = said.message, said.message.partition or 0
+        # A message of a batch is of all its records.
         records = self.running if len(self.running) > 1 else self._found(lane, said.offset)
         if why := self._refuse(message):
-            for of_record, record in records:
-                self._fail(of_record, record.offset, why)
-            self.confirm(encode_produced([ProduceResult(said.number, failure=why)]))
+            for record_lane, record in records:
+                self._fail(record_lane, record.offset, why)
+            self._confirm(encode_produced([ProduceResult(said.number, failure=why)]))
             return
+        # Messages get the offsets that they would get in an empty partition.
         offset = sum((it.topic, it.partition or 0) == (message.topic, partition) for it in self.produced)
         self.produced.append(message)
         for _, record in records:
             record.produced.append(message)
-        self.confirm(encode_produced([ProduceResult(said.number, partition, offset)]))
+        self._confirm(encode_produced([ProduceResult(said.number, partition, offset)]))
 
     def on_metrics(
-        self, worker_index: int, measure: CustomMetric, samples: Sequence[CustomSample], dropped: int
+        self, worker_index: int, metric: CustomMetric, samples: Sequence[CustomSample], dropped: int
     ) -> None:
-        """As RecordListener says."""
-        self.metrics.add((), worker_index, measure, samples)
+        """Add up what the handler's metrics were told."""
+        self.metrics.add((), worker_index, metric, samples)
 
     def _found(self, lane: Lane | None, offset: int) -> Sequence[tuple[TrialLane, TrialRecord]]:
-        """The record that a message is of, if it is of one."""
+        """Return the record that a message is of, if it is of one."""
         ours = None if lane is None else self._lanes[lane.key]
         record = None if ours is None else ours.by_offset.get(offset)
         return [] if ours is None or record is None else [(ours, record)]
@@ -113,17 +117,19 @@ class TrialListener:
             lane.again_count = 0
 
     def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
-        """No process dies here but the test's own."""
+        """Do nothing: no process dies here but the test's own."""
 
-    def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
-        """The test sees what the handler returns."""
-
-    def on_measured(self, worker_index: int, timed: Sequence[Timed]) -> None:
-        """As RecordListener says."""
+    def on_measured(self, worker_index: int, timed: Sequence[HandlerTime]) -> None:
+        """Add up the time in the handler."""
         self.handler_ns += sum(it.handler_ns for it in timed)
 
-    def on_nonsense(self) -> None:
-        """A handler that is tested writes to no socket of ours."""
+    def on_protocol_violation(self) -> None:
+        """Do nothing: a handler that is tested writes to no socket of ours."""
 
-    def on_changed(self) -> None:
-        """Of no interest here."""
+    def on_frames_read(self) -> None:
+        """Do nothing: a trial hands out its records by itself."""
+
+    def on_started(self, worker_index: int) -> None:
+        """Do nothing: a trial has no process."""
+
+    on_loaded = on_died = on_started

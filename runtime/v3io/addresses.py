@@ -1,4 +1,4 @@
-"""Where a v3io web API is: `http://host:8081`, or `host:8081`."""
+"""Addresses: of a v3io web API, with what signs in there, and of a stream in one of its containers."""
 
 import base64
 import re
@@ -7,28 +7,19 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 V3IO_OPTION = "--v3io"
-
-
 V3IO_OVERRIDE_VARIABLE = "HEADRACE_V3IO"
-
-
-"""Stands in for the option: it beats what a file says."""
-
-
+"""Environment variable in the place of the option: it beats what a file says."""
 V3IO_VARIABLE = "V3IO_API"
-
-
-"""Where the web API is, if nothing else says it; the `v3io` package reads it too."""
-
-
+"""Environment variable with the web API's address, if nothing else says it; the `v3io` package's own."""
 V3IO_KEY_VARIABLE = "V3IO_ACCESS_KEY"
-
-
 _ADDRESS = re.compile(r"(?:(https?)://)?((?:\[[0-9A-Fa-f:.]+\]|[^\s/@:\[\]]+)(?::\d{1,5})?)/*")
 
 
 def checked_web_api(text: str) -> str:
-    """With its scheme, without a slash at its end. Raises ValueError, with what follows its name."""
+    """Return the address with a scheme, `http://host:8081`, without a slash at its end.
+
+    Raises ValueError, whose text follows the name of what has the address.
+    """
     if "@" in text:  # what stands before it may be a password, so nothing of it is shown
         raise ValueError("has an @; expected an address such as http://v3io-webapi:8081, without a user")
     found = _ADDRESS.fullmatch(text)
@@ -37,12 +28,15 @@ def checked_web_api(text: str) -> str:
     return f"{found[1] or 'http'}://{found[2]}"
 
 
-KEY_HEADER = "X-v3io-session-key"
+_KEY_HEADER = "X-v3io-session-key"
 
 
 @dataclass(frozen=True, slots=True)
 class V3ioAccess:
-    """`url` as checked_web_api has it. The access key counts; without one, user and password do."""
+    """A web API and the credentials for it: the access key or, without one, user and password.
+
+    `url` is as `checked_web_api` returns it.
+    """
 
     url: str
     access_key: str = field(default="", repr=False)
@@ -51,9 +45,9 @@ class V3ioAccess:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What every request says."""
+        """The headers of every request, which sign in."""
         if self.access_key:
-            return {KEY_HEADER: self.access_key}
+            return {_KEY_HEADER: self.access_key}
         if self.username and self.password:
             pair = f"{self.username}:{self.password}".encode()
             return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
@@ -65,14 +59,14 @@ class V3ioAccess:
 
 @dataclass(frozen=True, slots=True)
 class StreamPath:
-    """A stream. `path` has no slash at either end."""
+    """A stream's container and path. `path` has no slash at either end."""
 
     container: str
     path: str
 
     @classmethod
     def parse(cls, text: str) -> "StreamPath":
-        """Of `container/path`. Raises ValueError, with what follows the text's name."""
+        """Take `container/path` apart. Raises ValueError, whose text follows the name of the argument."""
         container, _, path = text.strip("/").partition("/")
         if not container or not path.strip("/"):
             raise ValueError(f"{text!r} is no stream; expected CONTAINER/PATH, such as bigdata/orders")
@@ -80,11 +74,11 @@ class StreamPath:
 
     @property
     def url_path(self) -> str:
-        """Of the stream itself, which ends in a slash."""
+        """The URL path of the stream itself, which ends in a slash."""
         return f"/{quote(self.container)}/{quote(self.path)}/"
 
-    def beside(self, name: object) -> str:
-        """Of what lies in it: a shard by its number, the state of a group."""
+    def item_path(self, name: object) -> str:
+        """Return the URL path of what lies in the stream: a shard by its number, the state of a group."""
         return self.url_path + quote(str(name))
 
     def __str__(self) -> str:

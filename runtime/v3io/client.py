@@ -18,54 +18,45 @@ class V3ioError(BrokerError):
 
 
 class V3ioAwayError(V3ioError):
-    """It did not answer, or can't for now: the call may have been done all the same. Waiting helps."""
+    """A web API that did not answer, or can't for now.
+
+    The call may have been done all the same. Waiting helps.
+    """
 
 
 class V3ioRefusedError(V3ioError):
-    """It answered, and nothing was done. `status` is HTTP's, `reason` what it said."""
+    """A call that was answered by an error, and not done. `status` is HTTP's, `reason` the error's text."""
 
-    def __init__(self, said: str, status: int, reason: str) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, status: int, reason: str) -> None:
+        super().__init__(message)
         self.status = status
         self.reason = reason
 
     @property
     def is_absent(self) -> bool:
-        """There is no such stream, shard or item."""
+        """Whether there is no such stream, shard or item."""
         return self.status == 404
 
     @property
     def is_forbidden(self) -> bool:
-        """Who asks may not do that, or isn't known."""
+        """Whether the credentials are unknown, or may not do that."""
         return self.status in {401, 403}
 
 
 T = TypeVar("T")
-
-
 CALL_SECONDS = 30.0
-
-
-"""For one request and its answer."""
-
-
+"""How long one request and its answer may take."""
 FIRST_SECONDS = 5.0
-
-
-"""For the first answer that there ever is, then twice that: so soon an address that is another's is said."""
-
-
-_DOUBT = "; is that the address of a v3io web API?"
-
-
+"""How long the first answer may take; twice that at the next try. A wrong address is told so soon."""
+_WRONG_ADDRESS_HINT = "; is that the address of a v3io web API?"
 _AWAY = frozenset({429, 500, 502, 503, 504})
-
-
-_MISUNDERSTOOD = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+_DECODING_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 
 
 class V3ioClient:
-    """`async with`, or `open` and `close`. `connections`: how many calls may be under way at once.
+    """A client of one web API, for `async with`, or `open` and `close`.
+
+    `connections` is how many calls may be under way at once, `call_seconds` the deadline of each.
 
     aiohttp sends a PUT once more where its connection was closed before an answer, and a POST never. The web
     API takes either for every function, so what must not be done twice is a POST.
@@ -80,21 +71,22 @@ class V3ioClient:
         self.access = access
         self._connections = connections
         self._call_seconds = call_seconds
-        self._patience_seconds = min(FIRST_SECONDS, call_seconds)
+        self._timeout_seconds = min(FIRST_SECONDS, call_seconds)
         self._has_answered = False
         self._session: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
-        """In an event loop. Connects to nothing yet."""
+        """Open the session, in a running event loop. Connects to nothing yet."""
         self._session = aiohttp.ClientSession(
             self.access.url,
             headers=self.access.headers,
             connector=aiohttp.TCPConnector(limit=self._connections, ssl=True),
+            # Each call has a deadline of its own, over the whole of it.
             timeout=aiohttp.ClientTimeout(total=None),
         )
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close all connections. Idempotent."""
         if self._session is not None:
             await self._session.close()
 
@@ -108,19 +100,17 @@ class V3ioClient:
         await self.close()
 
     async def read(
-        self, function: str, path: str, body: Mapping[str, Any] | None, understood: Callable[[Any], T]
+        self, function: str, path: str, body: Mapping[str, Any] | None, decode: Callable[[Any], T]
     ) -> T:
-        """A call that changes nothing, or nothing more the second time: what is `understood` of its JSON."""
-        return await self._call("PUT", path, function, body, understood)
+        """Call a function that changes nothing, or nothing more the second time; `decode` its JSON."""
+        return await self._call("PUT", path, function, body, decode)
 
-    async def write(
-        self, function: str, path: str, body: Mapping[str, Any], understood: Callable[[Any], T]
-    ) -> T:
-        """A call that is sent once. V3ioAwayError: it may have been done."""
-        return await self._call("POST", path, function, body, understood)
+    async def write(self, function: str, path: str, body: Mapping[str, Any], decode: Callable[[Any], T]) -> T:
+        """Call a function by a request that is sent once. V3ioAwayError: it may have been done."""
+        return await self._call("POST", path, function, body, decode)
 
     async def request(self, method: str, path: str, **query: str) -> bytes:
-        """On an object or a container."""
+        """Send an HTTP request on an object or a container; return the body of the answer."""
         return await self._sent(method, path, {}, None, query)
 
     async def _call(
@@ -129,7 +119,7 @@ class V3ioClient:
         path: str,
         function: str,
         body: Mapping[str, Any] | None,
-        understood: Callable[[Any], T],
+        decode: Callable[[Any], T],
     ) -> T:
         headers = {"X-v3io-function": function}
         data = None
@@ -138,10 +128,13 @@ class V3ioClient:
             data = json.dumps(body).encode()
         answer = await self._sent(method, path, headers, data, {})
         try:
-            return understood(json.loads(answer) if answer.strip() else None)
-        except _MISUNDERSTOOD:  # whatever it is that answers there
-            what, said = self._named(function, path), one_line(answer[:200].decode(errors="replace"))
-            raise V3ioAwayError(f"{what} was answered by what makes no sense: {said}{_DOUBT}") from None
+            return decode(json.loads(answer) if answer.strip() else None)
+        # Whatever answers at a mistyped address may send any JSON: no shape of it is a fault of ours.
+        except _DECODING_ERRORS:
+            what, text = self._named(function, path), one_line(answer[:200].decode(errors="replace"))
+            raise V3ioAwayError(
+                f"{what} was answered by what makes no sense: {text}{_WRONG_ADDRESS_HINT}"
+            ) from None
 
     async def _sent(
         self, method: str, path: str, headers: Mapping[str, str], data: bytes | None, query: Mapping[str, str]
@@ -150,52 +143,55 @@ class V3ioClient:
         what, url = self._named(headers.get("X-v3io-function", method), path), URL(path, encoded=True)
         try:
             async with (
-                asyncio.timeout(seconds := self._patience_seconds),
+                asyncio.timeout(seconds := self._timeout_seconds),
                 self._session.request(
                     method, url, headers=headers, data=data, params=query, allow_redirects=False
                 ) as response,
             ):
                 answer = await response.read()
         except TimeoutError:
-            self._patience_seconds = min(2 * seconds, self._call_seconds)
-            raise V3ioAwayError(f"{what}: no answer within {seconds:g} s{self._doubt}") from None
+            # A slow web API must not be taken for an absent one for ever.
+            self._timeout_seconds = min(2 * seconds, self._call_seconds)
+            raise V3ioAwayError(f"{what}: no answer within {seconds:g} s{self._hint}") from None
         except (
             aiohttp.ServerDisconnectedError,
             aiohttp.ClientResponseError,
             aiohttp.ClientSSLError,
         ) as error:
-            raise V3ioAwayError(f"{what}: {one_line(str(error))}{self._doubt}") from None
+            raise V3ioAwayError(f"{what}: {one_line(str(error))}{self._hint}") from None
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
             raise V3ioAwayError(f"{what}: {one_line(str(error) or type(error).__name__)}") from None
-        self._patience_seconds, self._has_answered = self._call_seconds, True
+        self._timeout_seconds, self._has_answered = self._call_seconds, True
+        # Redirects aren't followed: the credentials would go to wherever they lead.
         if response.status >= 300:
             raise _refusal(what, response.status, answer)
         return answer
 
     @property
-    def _doubt(self) -> str:
-        """Until there is an answer."""
-        return "" if self._has_answered else _DOUBT
+    def _hint(self) -> str:
+        """The end of errors until there has been an answer: the address may be another service's."""
+        return "" if self._has_answered else _WRONG_ADDRESS_HINT
 
     def _named(self, function: str, path: str) -> str:
         return f"{self.access}: {function} {path}"
 
 
 def nothing(_: object) -> None:
-    """What is understood of the answer to a call that has none."""
+    """Decode the answer to a call that has no content."""
 
 
 def _refusal(what: str, status: int, answer: bytes) -> V3ioAwayError | V3ioRefusedError:
     reason = one_line(_reason(answer))
-    said = f"{what}: {status} {reason}".rstrip()
-    return V3ioAwayError(said) if status in _AWAY else V3ioRefusedError(said, status, reason)
+    # A gateway or an overloaded server: another try may succeed, and the call may have been done.
+    message = f"{what}: {status} {reason}".rstrip()
+    return V3ioAwayError(message) if status in _AWAY else V3ioRefusedError(message, status, reason)
 
 
 def _reason(answer: bytes) -> str:
-    """ErrorMessage of function calls; objects have another form."""
+    """Return ErrorMessage of a function's answer, else the text: errors about objects have another form."""
     text = answer[:1000].decode(errors="replace").strip()
     try:
-        said = json.loads(answer)
+        fields = json.loads(answer)
     except ValueError:
         return text
-    return str(said.get("ErrorMessage", text)) if isinstance(said, dict) else text
+    return str(fields.get("ErrorMessage", text)) if isinstance(fields, dict) else text

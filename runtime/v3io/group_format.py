@@ -1,4 +1,7 @@
-"""What a consumer group calls what it keeps in a stream."""
+"""The format of what a consumer group keeps in a stream: names, and the state as text. Pure.
+
+Names and state are v3io-go's, so that members of both makes can share a group.
+"""
 
 import json
 import re
@@ -9,24 +12,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 _ATTRIBUTE = re.compile(r"[A-Za-z0-9_]+")
-
-
 _OTHERS = re.compile(r"[^A-Za-z0-9_]")
-
-
 _ESCAPED = re.compile(r"_x([0-9a-f]{1,6})_")
-
-
 MAX_GROUP_CHARS = 200
-
-
-"""An attribute's name has 255 at most, and others have a part in it."""
+"""An attribute's name has 255 at most, of which a prefix and a suffix take a part."""
 
 
 def escaped(group: str) -> str:
-    """The group in the name of an attribute, which has letters, digits and underscores alone.
+    """Return the group's name as a part of an attribute's, which has letters, digits and underscores alone.
 
-    Itself where that can be: then others know it by that name too. Else `my-group` is `my_x2d_group`.
+    Unchanged where that can be: then members of other makes know it by that name too. Else `my-group` is
+    `my_x2d_group`.
     """
     if _ATTRIBUTE.fullmatch(group):
         return group
@@ -34,63 +30,52 @@ def escaped(group: str) -> str:
 
 
 def another_of_that_name(group: str) -> str:
-    """The group whose attributes these would be, too; empty where they are this one's alone."""
+    """Return the other group whose attributes would have the same names; empty where there is none."""
     attribute = escaped(group)
     read = _ESCAPED.sub(_unescaped, attribute)
     return "" if read == group else read
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    """Itself where it stands for nothing that a group may have and an attribute may not."""
+    """Return the character that an escape stands for; the escape itself where it isn't one of `escaped`."""
     number = int(found[1], 16)
     character = chr(number) if number <= sys.maxunicode else ""
+    # Only what `escaped` writes is an escape: a group may be called so_x2d_ itself.
     is_one = character.isprintable() and _OTHERS.fullmatch(character) and f"{number:x}" == found[1]
     return character if is_one else found[0]
 
 
 def state_name(group: str) -> str:
-    """Of the item beside the shards that says who has which."""
+    """Return the name of the item, beside the shards, that says which member has which."""
     return f"{group}-state.json"
 
 
 def sequence_attribute(group: str) -> str:
-    """Of a shard: the sequence number of the last record that is done; 0 or none: none is."""
+    """Return the shard's attribute with the sequence number of the last record that is done, 0 for none."""
     return f"__{escaped(group)}_committed_sequence_number"
 
 
 def text_attribute(group: str) -> str:
-    """Ours, beside it: attempts, plan and what is acked above it."""
+    """Return the shard's attribute, Headrace's own, with attempts, plan, and acks above the commit."""
     return f"__{escaped(group)}_committed_metadata"
 
 
 LAST_SEQUENCE = "__last_sequence_num"
-
-
-"""Of a shard: the sequence number of the record that came last."""
-
-
+"""The shard's attribute with the sequence number of the record that came last."""
 INODE = "__inode_number"
-
-
-"""Of a shard: which one it is, where others had its name before."""
-
-
+"""The shard's attribute that tells it from others that had its name before."""
 SCHEMA_VERSION = "0.0.1"
-
-
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
-
-
 _SHARE = "headrace_share"
 
 
 class StateError(Exception):
-    """What the item holds is no state. The text says why."""
+    """An item whose text is no state of a group; the error says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Which part of the shards a member goes for: the `index`-th of `count` equal ones."""
+    """The part of the shards that a member goes for: the `index`-th of `count` equal ones."""
 
     index: int
     count: int
@@ -98,9 +83,9 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """A member. `heartbeat_ns` is when it was last renewed, in ns since 1970 by its own clock.
+    """A member's session. `heartbeat_ns` is when it was last renewed, in ns since 1970 by its own clock.
 
-    `share`: what one of ours goes for; None with members of other makes, who don't say it.
+    `share` is the one that it goes for; None with members of other makes, which don't write it.
     """
 
     member_id: str
@@ -110,28 +95,29 @@ class SessionState:
 
 
 def decode_state(text: str) -> tuple[SessionState, ...]:
-    """Raises StateError."""
+    """Return the sessions of the item's text. Raises StateError."""
     try:
-        said = json.loads(text)
+        fields = json.loads(text)
     except ValueError as error:
         raise StateError(f"it is no JSON: {error}") from None
-    sessions = said.get("session_states") if isinstance(said, dict) else None
-    if not isinstance(said, dict) or not isinstance(sessions or [], list):
+    # Go writes null for an empty list.
+    sessions = fields.get("session_states") if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or not isinstance(sessions or [], list):
         raise StateError("it has no list of session_states")
     return tuple(_session(entry) for entry in sessions or ())
 
 
 def encode_state(sessions: Iterable[SessionState]) -> str:
-    """With as little as members have to read at each heartbeat."""
-    said = {"schema_version": SCHEMA_VERSION, "session_states": [_encoded(it) for it in sessions]}
-    return json.dumps(said, separators=(",", ":"))
+    """Return the sessions as text: compact, since members read it at each heartbeat."""
+    fields = {"schema_version": SCHEMA_VERSION, "session_states": [_encoded_session(it) for it in sessions]}
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def _session(entry: object) -> SessionState:
-    said = entry if isinstance(entry, dict) else {}
-    match said:
+    fields = entry if isinstance(entry, dict) else {}
+    match fields:
         case {"member_id": str(member_id), "last_heartbeat_time": str(heartbeat)}:
-            return SessionState(member_id, _nanoseconds(heartbeat), _shards(said), _share(said))
+            return SessionState(member_id, _nanoseconds(heartbeat), _shards(fields), _share(fields))
     raise StateError("a session has no member_id or last_heartbeat_time")
 
 
@@ -149,18 +135,21 @@ def _share(entry: Mapping[str, Any]) -> Share | None:
     return None
 
 
-def _encoded(session: SessionState) -> dict[str, Any]:
-    said: dict[str, Any] = {
+def _encoded_session(session: SessionState) -> dict[str, Any]:
+    fields: dict[str, Any] = {
         "member_id": session.member_id,
         "last_heartbeat_time": _time(session.heartbeat_ns),
         "shards": list(session.shards),
     }
     share: Sequence[int] = (session.share.index, session.share.count) if session.share else ()
-    return said | ({_SHARE: list(share)} if share else {})
+    return fields | ({_SHARE: list(share)} if share else {})
 
 
 def _nanoseconds(text: str) -> int:
-    """RFC 3339, as Go writes it: up to 9 digits after the second, and any offset."""
+    """Return the nanoseconds since 1970 of a time in RFC 3339 as Go writes it.
+
+    Up to 9 digits follow the second, and the offset may be any. Raises StateError.
+    """
     found = _TIME.fullmatch(text)
     if found is None:
         raise StateError(f"{text!r} is no time")

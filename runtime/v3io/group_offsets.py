@@ -1,4 +1,4 @@
-"""How far a consumer group is on each shard of a stream."""
+"""The offsets of a consumer group of a stream: how far it is on each shard, and moving it elsewhere."""
 
 import asyncio
 import time
@@ -23,14 +23,14 @@ from headrace.runtime.v3io.streams import describe, get, seek
 
 
 class NoSuchV3ioGroupError(HeadraceError):
-    """Nobody has been in it, and nothing was ever committed for it."""
+    """A group that nobody has been in, and that nothing was ever committed for."""
 
     exit_code = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ShardLag:
-    """Sequence numbers: of the last record that is done, and of the last one there is; 0: none."""
+    """The sequence numbers of a shard's last record that is done, and of the last one there is; 0: none."""
 
     shard: int
     committed: int | None
@@ -39,14 +39,17 @@ class ShardLag:
 
     @property
     def lag(self) -> int:
-        """Records that are not done."""
+        """The number of records that are not done."""
         return max(0, self.current - (self.committed or 0))
 
 
 async def read_lags(
     client: V3ioClient, stream: StreamPath, group: str
 ) -> tuple[Sequence[SessionState], Sequence[ShardLag]]:
-    """Raises V3ioError, NoSuchV3ioGroupError where nobody was ever in the group."""
+    """Return the group's sessions, and its lag on each shard.
+
+    Raises V3ioError, NoSuchV3ioGroupError where nobody was ever in the group.
+    """
     sessions = await read_sessions(client, stream, group)
     owners = {shard: session.member_id for session in sessions for shard in session.shards}
     count = (await describe(client, stream)).shard_count
@@ -59,7 +62,10 @@ async def read_lags(
 
 
 async def read_sessions(client: V3ioClient, stream: StreamPath, group: str) -> Sequence[SessionState]:
-    """Those of its state, stale or not. Raises V3ioError, HeadraceError where that can't be read."""
+    """Return the sessions of the group's state, stale or not.
+
+    Raises V3ioError, HeadraceError where the state can't be read.
+    """
     try:
         return (await StateItem(client, stream, group).read()).sessions
     except StateError as error:
@@ -68,25 +74,23 @@ async def read_sessions(client: V3ioClient, stream: StreamPath, group: str) -> S
 
 async def _lag(client: V3ioClient, stream: StreamPath, group: str, shard: int, member: str) -> ShardLag:
     name = sequence_attribute(group)
-    item = await get_item(client, stream.beside(shard), (name, LAST_SEQUENCE)) or {}
+    item = await get_item(client, stream.item_path(shard), (name, LAST_SEQUENCE)) or {}
     return ShardLag(shard, item.get(name), item.get(LAST_SEQUENCE, 0), member)
 
 
 Target: TypeAlias = Literal["earliest", "latest"] | int | datetime
-
-
 """An end, the sequence number of the next record, or the first record at or after a time (aware)."""
 
 
 class V3ioGroupHasMembersError(HeadraceError):
-    """Its members would go on from where they are, and overwrite what is committed for them."""
+    """A group that has members: they would go on from where they are, and commit over what is written."""
 
     exit_code = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ShardMove:
-    """Sequence numbers of the next record; `before` is None where there was no commit."""
+    """The sequence number of a shard's next record, before and after; `before` is None without a commit."""
 
     shard: int
     before: int | None
@@ -101,7 +105,7 @@ async def seek_group(  # noqa: PLR0913, PLR0917  # who, and where to
     to: Target,
     stale_after_seconds: float,
 ) -> list[ShardMove]:
-    """Of these shards, or all; those without a record stay as they are.
+    """Have the group go on at `to` in these shards, or all; those without a record stay as they are.
 
     What Headrace had noted beside the old offsets (acks, attempts, plans) is void. Raises
     V3ioGroupHasMembersError, UsageError, V3ioError.
@@ -111,6 +115,7 @@ async def seek_group(  # noqa: PLR0913, PLR0917  # who, and where to
         raise UsageError(f"stream {stream} has shards 0 to {count - 1}: not {wrong[0]}")
     now = time.time_ns()
     sessions = await read_sessions(client, stream, group)
+    # Stale sessions don't count: their members are dead, and would notice before they commit anything.
     if alive := [it.member_id for it in sessions if now - it.heartbeat_ns < stale_after_seconds * 1e9]:
         raise V3ioGroupHasMembersError(
             f"group {group} has members ({', '.join(alive)}): stop them first; they would commit over it"
@@ -122,11 +127,13 @@ async def seek_group(  # noqa: PLR0913, PLR0917  # who, and where to
 async def _move(
     client: V3ioClient, stream: StreamPath, group: str, shard: int, to: Target
 ) -> ShardMove | None:
-    path, name = stream.beside(shard), sequence_attribute(group)
+    path, name = stream.item_path(shard), sequence_attribute(group)
     item = await get_item(client, path, (name, LAST_SEQUENCE))
     if item is None:
+        # No record has made the shard yet: there is nowhere to write to, and nothing to skip.
         return None
     after = await _sequence(client, stream, shard, to, int(item.get(LAST_SEQUENCE, 0)))
+    # The attribute has the last record that is done, which is one below the next.
     values: Attributes = {name: after - 1, text_attribute(group): ""}
     if refused := await put_attributes(client, path, values, f"__obj_type == {SHARD}"):
         raise refused
@@ -134,11 +141,11 @@ async def _move(
 
 
 async def _sequence(client: V3ioClient, stream: StreamPath, shard: int, to: Target, last: int) -> int:
-    """Of the record to go on with."""
+    """Return the sequence number of the record to go on with."""
     if to == "latest":
         return last + 1
     if isinstance(to, int):
-        return await _checked(client, stream, shard, to, last)
+        return await _checked_sequence(client, stream, shard, to, last)
     if to == "earliest":
         location = await seek(client, stream, shard, "EARLIEST")
     else:
@@ -148,7 +155,9 @@ async def _sequence(client: V3ioClient, stream: StreamPath, shard: int, to: Targ
     return found.records[0].sequence if found.records else last + 1
 
 
-async def _checked(client: V3ioClient, stream: StreamPath, shard: int, sequence: int, last: int) -> int:
+async def _checked_sequence(
+    client: V3ioClient, stream: StreamPath, shard: int, sequence: int, last: int
+) -> int:
     try:
         await seek(client, stream, shard, "SEQUENCE", StartingSequenceNumber=sequence)
     except V3ioRefusedError as refused:

@@ -17,37 +17,46 @@ _SECONDS_NAME, _NANOSECONDS_NAME = "__mtime_secs", "__mtime_nsecs"
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """What the item held, and the condition on which it may be replaced by what follows from it."""
+    """The sessions that the item held, and the condition on which others may replace them."""
 
     sessions: tuple[SessionState, ...]
     condition: str
 
 
 class StateItem:
-    """The item of one group. All of it raises V3ioError; `read` and `remove` also StateError."""
+    """The item of one group. All methods raise V3ioError; `read` and `remove` also StateError."""
 
     def __init__(self, client: V3ioClient, stream: StreamPath, group_name: str) -> None:
         self._client = client
         self._stream = stream
-        self._path = stream.beside(state_name(group_name))
+        self._path = stream.item_path(state_name(group_name))
 
     async def read(self) -> GroupState:
-        """Where there is no stream any more, its error: an item would be in the way of a new one."""
+        """Return what the item holds; nothing where there is none yet.
+
+        Raises V3ioRefusedError where there is no stream any more: a new item would be in the way of its
+        successor.
+        """
         item = await get_item(self._client, self._path, (_NANOSECONDS_NAME, _SECONDS_NAME, "state"))
         if item is None:
+            # No item is a group without members, or no stream: a description tells which.
             await describe(self._client, self._stream)
         if item is None or "state" not in item:
             return GroupState((), "not(exists(state))")
         return GroupState(decode_state(str(item["state"])), _unchanged(item))
 
     async def replace(self, state: GroupState, sessions: tuple[SessionState, ...]) -> V3ioRefusedError | None:
-        """None: done. An error: mostly somebody has written since. V3ioAwayError: it may have been done."""
+        """Write `sessions` in the place of `state`; return None where that is done, else the refusal.
+
+        A refusal mostly means that another member has written since. V3ioAwayError: it may have been done.
+        """
         return await put_attributes(
             self._client, self._path, {"state": encode_state(sessions)}, state.condition
         )
 
     async def remove(self, member_id: str) -> None:
-        """Take a session out, however often others write meanwhile."""
+        """Remove a member's session, however often others write meanwhile."""
+        # Others renew their sessions in the same item meanwhile, so the write may be refused again and again.
         for pause in backoff_seconds():
             state = await self.read()
             rest = tuple(it for it in state.sessions if it.member_id != member_id)
@@ -57,7 +66,7 @@ class StateItem:
 
 
 def _unchanged(item: Mapping[str, Any]) -> str:
-    """Both: the nanoseconds alone may come again."""
+    """Return the condition that nobody has written since: by both parts of mtime, of which one may recur."""
     try:
         nanoseconds, seconds = item[_NANOSECONDS_NAME], item[_SECONDS_NAME]
     except KeyError as missing:

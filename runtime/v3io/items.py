@@ -10,12 +10,12 @@ Attributes = Mapping[str, int | float | str | bytes | bool]
 
 
 def encode_attributes(attributes: Attributes) -> dict[str, dict[str, Any]]:
-    """For PutItem."""
+    """Return the attributes as PutItem wants them."""
     return {name: _encoded(value) for name, value in attributes.items()}
 
 
 def decode_attributes(item: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Of what GetItem has answered. What is of no known type is left out."""
+    """Return the attributes of GetItem's answer. Those of no known type are left out."""
     found = {name: _decoded(typed) for name, typed in item.items()}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -45,16 +45,14 @@ def _decoded(typed: Mapping[str, Any]) -> Any:
 
 
 SHARD = 3
-
-
-"""`__obj_type` of a shard: what is written under that condition doesn't make one."""
+"""`__obj_type` of a shard: a write on the condition that an item has it can't make a file of that name."""
 
 
 async def get_item(client: V3ioClient, path: str, names: Sequence[str]) -> dict[str, Any] | None:
-    """Its attributes of these names, as far as it has them; None where there is no such item."""
+    """Return the item's attributes of these names, as far as it has them; None where there is no item."""
     body = {"AttributesToGet": ",".join(names)}
     try:
-        return await client.read("GetItem", path, body, lambda said: decode_attributes(said["Item"]))
+        return await client.read("GetItem", path, body, lambda fields: decode_attributes(fields["Item"]))
     except V3ioRefusedError as refused:
         if refused.is_absent:
             return None
@@ -64,9 +62,10 @@ async def get_item(client: V3ioClient, path: str, names: Sequence[str]) -> dict[
 async def put_attributes(
     client: V3ioClient, path: str, attributes: Attributes, condition: str
 ) -> V3ioRefusedError | None:
-    """Set these, and keep its others. None: done. An error: it wasn't, mostly as the condition does not hold.
+    """Set these attributes of an item under a condition, and keep its others.
 
-    Other errors are raised; V3ioAwayError: it may have been done.
+    Returns None where they are set, and the refusal where they aren't, mostly as the condition does not hold.
+    Other errors are raised; V3ioAwayError: they may have been set.
     """
     body = {
         "Item": encode_attributes(attributes),
@@ -76,6 +75,7 @@ async def put_attributes(
     try:
         await client.write("PutItem", path, body, nothing)
     except V3ioRefusedError as refused:
+        # Without permission no other try can succeed, so this is no refusal of the condition.
         if refused.is_forbidden:
             raise
         return refused

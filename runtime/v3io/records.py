@@ -16,15 +16,15 @@ class NewRecord:
     shard: int | None = None
 
     def encoded(self) -> dict[str, Any]:
-        """As PutRecords wants it."""
-        said: dict[str, Any] = {"Data": base64.b64encode(self.data).decode()}
+        """Return the record as PutRecords wants it."""
+        fields: dict[str, Any] = {"Data": base64.b64encode(self.data).decode()}
         if self.partition_key:
-            said["PartitionKey"] = self.partition_key
+            fields["PartitionKey"] = self.partition_key
         if self.client_info:
-            said["ClientInfo"] = base64.b64encode(self.client_info).decode()
-        if self.shard is not None:
-            said["ShardId"] = self.shard
-        return said
+            fields["ClientInfo"] = base64.b64encode(self.client_info).decode()
+        if self.shard is not None:  # shard 0 is one
+            fields["ShardId"] = self.shard
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,15 @@ class StreamRecord:
     client_info: bytes = b""
 
 
-def decode_record(said: Mapping[str, Any]) -> StreamRecord:
-    """Of an entry of GetRecords' `Records`. Raises what a wrong one brings."""
+def decode_record(fields: Mapping[str, Any]) -> StreamRecord:
+    """Return the record of an entry of GetRecords' `Records`.
+
+    Raises KeyError, TypeError or ValueError where it is none.
+    """
     return StreamRecord(
-        int(said["SequenceNumber"]),
-        said["ArrivalTimeSec"] * 1000 + said.get("ArrivalTimeNSec", 0) // 1_000_000,
-        base64.b64decode(said["Data"]),
-        said.get("PartitionKey") or "",
-        base64.b64decode(said.get("ClientInfo") or ""),
+        int(fields["SequenceNumber"]),
+        fields["ArrivalTimeSec"] * 1000 + fields.get("ArrivalTimeNSec", 0) // 1_000_000,
+        base64.b64decode(fields["Data"]),
+        fields.get("PartitionKey") or "",
+        base64.b64decode(fields.get("ClientInfo") or ""),
     )

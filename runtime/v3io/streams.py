@@ -1,4 +1,4 @@
-"""Streams: made, described, written, read."""
+"""Streams of a web API: found, created, described, deleted; records put and read."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -10,12 +10,15 @@ from headrace.runtime.v3io.addresses import StreamPath
 from headrace.runtime.v3io.client import V3ioAwayError, V3ioClient, V3ioRefusedError, nothing
 from headrace.runtime.v3io.records import NewRecord, StreamRecord, decode_record
 
-_DEEPEST = 16
+_DEEPEST = 16  # folders may nest without end; a listing of streams has to end
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A path without a slash at the front; a folder's ends in one. What is no stream has no shards."""
+    """A file, folder or stream in a container.
+
+    `path` has no slash at the front; a folder's ends in one. `shard_count` is None for what is no stream.
+    """
 
     path: str
     shard_count: int | None = None
@@ -24,20 +27,20 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class FoundStream:
-    """In a container."""
+    """A stream that was found in a container."""
 
-    place: StreamPath
+    stream: StreamPath
     shard_count: int
     retention_hours: int
 
 
 async def find_streams(client: V3ioClient, container: str) -> list[FoundStream]:
-    """All of them, by name. Raises V3ioError."""
-    return sorted([it async for it in _streams(client, container, "", 0)], key=lambda it: it.place.path)
+    """Return all streams of a container, by name. Raises V3ioError."""
+    return sorted([it async for it in _streams(client, container, "", 0)], key=lambda it: it.stream.path)
 
 
 async def list_folder(client: V3ioClient, container: str, prefix: str) -> list[Entry]:
-    """One level deep. Raises V3ioRefusedError where there is no such folder."""
+    """Return what is in a folder, one level deep. Raises V3ioRefusedError where there is no such folder."""
     found: list[Entry] = []
     marker = ""
     while True:
@@ -53,8 +56,8 @@ async def list_folder(client: V3ioClient, container: str, prefix: str) -> list[E
 async def _streams(client: V3ioClient, container: str, prefix: str, depth: int) -> AsyncIterator[FoundStream]:
     for entry in await list_folder(client, container, prefix):
         if entry.shard_count is not None:
-            place = StreamPath(container, entry.path.strip("/"))
-            yield FoundStream(place, entry.shard_count, entry.retention_hours)
+            stream = StreamPath(container, entry.path.strip("/"))
+            yield FoundStream(stream, entry.shard_count, entry.retention_hours)
         elif entry.path.endswith("/") and depth < _DEEPEST:
             async for found in _streams(client, container, entry.path, depth + 1):
                 yield found
@@ -72,6 +75,7 @@ def _entries(root: ET.Element) -> Iterator[Entry]:
 
 
 def _checked(answer: bytes) -> ET.Element:
+    # An entity may expand to more than the memory holds; a listing has none.
     if b"<!DOCTYPE" in answer or b"<!ENTITY" in answer:
         raise V3ioAwayError("a listing has entities of its own")
     try:
@@ -82,7 +86,7 @@ def _checked(answer: bytes) -> ET.Element:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """How a stream was made."""
+    """The shards and the retention of a stream."""
 
     shard_count: int
     retention_hours: int
@@ -90,7 +94,7 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True)
 class ShardRead:
-    """One read of a shard, where the next one begins, and how many records there are behind it."""
+    """The records of one read of a shard, where the next read begins, and how many records are behind it."""
 
     next_location: str
     behind_count: int
@@ -98,28 +102,35 @@ class ShardRead:
 
 
 async def describe(client: V3ioClient, stream: StreamPath) -> StreamInfo:
-    """Raises V3ioRefusedError where there is none."""
+    """Return how the stream was made. Raises V3ioRefusedError where there is none."""
     return await client.read("DescribeStream", stream.url_path, None, _info)
 
 
 async def create(client: V3ioClient, stream: StreamPath, shard_count: int, retention_hours: int) -> None:
-    """Raises V3ioRefusedError where it is there already."""
+    """Create a stream. Raises V3ioRefusedError where there is one."""
     body = {"ShardCount": shard_count, "RetentionPeriodHours": retention_hours}
     await client.write("CreateStream", stream.url_path, body, nothing)
 
 
 async def delete(client: V3ioClient, stream: StreamPath) -> None:
-    """Its shards, the state of its groups, then itself. Raises V3ioRefusedError where there is none."""
+    """Delete a stream's shards, the state of its groups, then itself.
+
+    Raises V3ioRefusedError where there is none.
+    """
+    # Only an empty directory can be deleted, and a stream is one.
     for entry in await list_folder(client, stream.container, f"{stream.path}/"):
         await client.request("DELETE", f"/{quote(stream.container)}/{quote(entry.path)}")
     await client.request("DELETE", stream.url_path)
 
 
 async def put(client: V3ioClient, stream: StreamPath, records: Sequence[NewRecord]) -> list[tuple[int, int]]:
-    """Shard and sequence number of each. Raises V3ioRefusedError where one isn't taken; others may be."""
+    """Put records; return shard and sequence number of each.
+
+    Raises V3ioRefusedError where one isn't taken; others may be.
+    """
     body = {"Records": [record.encoded() for record in records]}
     entries = await client.write(
-        "PutRecords", stream.url_path, body, lambda said: list(map(_put, said["Records"]))
+        "PutRecords", stream.url_path, body, lambda fields: list(map(_put, fields["Records"]))
     )
     for entry in entries:
         if isinstance(entry, str):
@@ -128,34 +139,36 @@ async def put(client: V3ioClient, stream: StreamPath, records: Sequence[NewRecor
 
 
 async def seek(client: V3ioClient, stream: StreamPath, shard: int, kind: str, **at: int) -> str:
-    """A location. `kind`: EARLIEST, LATEST, SEQUENCE or TIME, with the numbers that it takes.
+    """Return a location in a shard. `kind` is EARLIEST, LATEST, SEQUENCE or TIME, with the numbers it takes.
 
     Raises V3ioRefusedError where there is no shard yet, and with a number that it doesn't have.
     """
     body = {"Type": kind, **at}
-    return await client.read("SeekShard", stream.beside(shard), body, lambda said: str(said["Location"]))
+    return await client.read(
+        "SeekShard", stream.item_path(shard), body, lambda fields: str(fields["Location"])
+    )
 
 
 async def get(client: V3ioClient, stream: StreamPath, shard: int, location: str, limit: int) -> ShardRead:
-    """At most `limit` records from there on. Raises V3ioRefusedError where what was there is gone."""
+    """Read at most `limit` records from a location on. Raises V3ioRefusedError where that is gone."""
     body = {"Location": location, "Limit": limit}
-    return await client.read("GetRecords", stream.beside(shard), body, _fetched)
+    return await client.read("GetRecords", stream.item_path(shard), body, _fetched)
 
 
-def _info(said: Mapping[str, Any]) -> StreamInfo:
-    count = int(said["ShardCount"])
+def _info(fields: Mapping[str, Any]) -> StreamInfo:
+    count = int(fields["ShardCount"])
     if count < 1:
         raise ValueError(count)
-    return StreamInfo(count, int(said["RetentionPeriodHours"]))
+    return StreamInfo(count, int(fields["RetentionPeriodHours"]))
 
 
 def _put(entry: Mapping[str, Any]) -> tuple[int, int] | str:
-    """Where it went, or why it didn't."""
+    """Return the shard and sequence number of a record that was put, or why it wasn't."""
     if "SequenceNumber" in entry:
         return int(entry["ShardId"]), int(entry["SequenceNumber"])
     return str(entry.get("ErrorMessage", entry["ErrorCode"]))
 
 
-def _fetched(said: Mapping[str, Any]) -> ShardRead:
-    records = [decode_record(entry) for entry in said["Records"] or ()]
-    return ShardRead(str(said["NextLocation"]), int(said.get("RecordsBehindLatest", 0)), records)
+def _fetched(fields: Mapping[str, Any]) -> ShardRead:
+    records = [decode_record(entry) for entry in fields["Records"] or ()]
+    return ShardRead(str(fields["NextLocation"]), int(fields.get("RecordsBehindLatest", 0)), records)

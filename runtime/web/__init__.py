@@ -1,1 +1,1 @@
-"""What every HTTP server of Headrace keeps: who may ask, and how much."""
+"""HTTP servers of Headrace: limits on what clients may hold, and protection from pages of other sites."""

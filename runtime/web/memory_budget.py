@@ -1,4 +1,4 @@
-"""Bytes that all connections of a server hold together. Pure."""
+"""Memory that a server's connections hold: a budget for all, and what each takes of it. Pure."""
 
 import time
 from collections import deque
@@ -14,146 +14,156 @@ K = TypeVar("K", bound=Hashable)
 @dataclass(slots=True)
 class _Usage:
     byte_count: int
-    brought: int
-    """With what was given back since."""
+    received_bytes: int
+    """Bytes that the holder has added since `since`, also those that it has released."""
     since: float
 
 
 class MemoryBudget(Generic[K]):
-    """At most `most_bytes`. Where they would be more, the slowest are put out.
+    """Bytes that all holders keep together, at most `max_bytes`; beyond that the slowest ones are evicted.
 
-    Slow is who has brought little for the time that it has held something: whoever holds much for long shuts
-    out nobody, and a client that sends as fast as it can stays.
+    A holder is slow if it has received little for the time that it has held something. So a client that holds
+    much for long shuts out nobody, and one that sends as fast as it can stays.
     """
 
     def __init__(
         self,
-        most_bytes: int,
-        put_out: Callable[[K], object],
+        max_bytes: int,
+        evict: Callable[[K], object],
         now_seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`put_out` is called for each that has to go; it holds nothing any more then."""
-        self._most_bytes = most_bytes
-        self._put_out = put_out
+        """`evict` is called for each holder that has to go, once the budget counts nothing of it any more."""
+        self._max_bytes = max_bytes
+        self._evict = evict
         self._now_seconds = now_seconds
-        self._held: dict[K, _Usage] = {}
+        self._usages: dict[K, _Usage] = {}
         self.byte_count = 0
 
-    def hold(self, holder: K, byte_count: int) -> None:
-        """So many more."""
-        held = self._held.get(holder)
-        if held is None:
-            self._held[holder] = _Usage(byte_count, byte_count, self._now_seconds())
+    def add(self, holder: K, byte_count: int) -> None:
+        """Count `byte_count` more bytes for `holder`. May evict holders, this one too."""
+        usage = self._usages.get(holder)
+        if usage is None:
+            self._usages[holder] = _Usage(byte_count, byte_count, self._now_seconds())
         else:
-            held.byte_count += byte_count
-            held.brought += byte_count
+            usage.byte_count += byte_count
+            usage.received_bytes += byte_count
         self.byte_count += byte_count
-        if self.byte_count > self._most_bytes:
-            self._make_room()
+        if self.byte_count > self._max_bytes:
+            self._evict_slowest()
 
-    def give_back(self, holder: K, byte_count: int) -> None:
-        """So many less, of what it still holds."""
-        held = self._held.get(holder)
-        if held is None:
+    def release(self, holder: K, byte_count: int) -> None:
+        """Count up to `byte_count` fewer bytes for `holder`: no more than are counted for it."""
+        usage = self._usages.get(holder)
+        if usage is None:
             return
-        given = min(byte_count, held.byte_count)
-        held.byte_count -= given
-        self.byte_count -= given
-        if not held.byte_count:
-            del self._held[holder]
+        released = min(byte_count, usage.byte_count)
+        usage.byte_count -= released
+        self.byte_count -= released
+        if not usage.byte_count:
+            del self._usages[holder]
 
-    def give_all_back(self, holder: K) -> None:
-        """Idempotent."""
-        if (held := self._held.pop(holder, None)) is not None:
-            self.byte_count -= held.byte_count
+    def release_all(self, holder: K) -> None:
+        """Count nothing for `holder` any more. Idempotent."""
+        if (usage := self._usages.pop(holder, None)) is not None:
+            self.byte_count -= usage.byte_count
 
-    def _make_room(self) -> None:
-        """Of many at once, where they are small: it looks at all of them."""
+    def _evict_slowest(self) -> None:
         now = self._now_seconds()
 
         def rate(holder: K) -> float:
-            held = self._held[holder]
-            return held.brought / max(now - held.since, 1e-6)
+            usage = self._usages[holder]
+            return usage.received_bytes / max(now - usage.since, 1e-6)
 
-        gone = []
-        for holder in sorted(self._held, key=rate):
-            if self.byte_count <= self._most_bytes * 3 // 4:
+        evicted = []
+        # Down to three quarters, so that small holders go many at once: each call sorts all of them.
+        for holder in sorted(self._usages, key=rate):
+            if self.byte_count <= self._max_bytes * 3 // 4:
                 break
-            if self.byte_count <= self._most_bytes < self._held[holder].byte_count * 4:
-                continue  # it fits
-            self.give_all_back(holder)
-            gone.append(holder)
-        for holder in gone:
-            self._put_out(holder)
+            # The budget is kept already: a large holder need not go for the sake of the free quarter.
+            if self.byte_count <= self._max_bytes < self._usages[holder].byte_count * 4:
+                continue
+            self.release_all(holder)
+            evicted.append(holder)
+        # Only now: what is called may come back here.
+        for holder in evicted:
+            self._evict(holder)
 
 
 class RequestMemory(Generic[K]):
-    """Of each request that isn't answered, oldest first, in bytes, which `room` counts for all connections.
+    """Bytes that each unanswered request of one connection costs, oldest first, counted in a shared budget.
 
-    Adding to them may have `holder` put out.
+    Each method that adds bytes may have `holder` evicted.
     """
 
-    def __init__(self, room: MemoryBudget[K], holder: K) -> None:
-        self._room = room
+    def __init__(self, budget: MemoryBudget[K], holder: K) -> None:
+        self._budget = budget
         self._holder = holder
-        self._each: deque[int] = deque()
+        self._costs: deque[int] = deque()
 
     def __len__(self) -> int:
-        return len(self._each)
+        return len(self._costs)
 
     def begin(self, byte_count: int) -> None:
-        """One more, of which so much is kept."""
-        self._each.append(0)
+        """Add a request, of which `byte_count` bytes are kept by now."""
+        self._costs.append(0)
         if byte_count:
-            self.grow(byte_count)
+            self.grow_newest(byte_count)
 
-    def grow(self, byte_count: int) -> None:
-        """So much more of the last one; nothing where that is answered, and read no more."""
-        if self._each:
+    def grow_newest(self, byte_count: int) -> None:
+        """Add bytes to the newest request; does nothing where no request is unanswered."""
+        if self._costs:
             self._change(-1, byte_count)
 
-    def is_now(self, byte_count: int) -> None:
-        """Of the oldest one just so much is kept."""
-        if self._each:
-            self._change(0, byte_count - self._each[0])
+    def set_oldest(self, byte_count: int) -> None:
+        """Say how many bytes are kept of the oldest request."""
+        if self._costs:
+            self._change(0, byte_count - self._costs[0])
 
-    def take(self, byte_count: int, left: int) -> None:
-        """So much of the body of the oldest one isn't kept any more, so much is `left`: each at its cost."""
-        if self._each and byte_count:
-            cost = self._each[0]
+    def consume_oldest(self, byte_count: int, left: int) -> None:
+        """Release what `byte_count` bytes of the oldest body have cost, `left` of which are still kept.
+
+        Overhead is shared out by bytes: a body costs more than its length where it came in many chunks.
+        """
+        if self._costs and byte_count:
+            cost = self._costs[0]
             self._change(0, cost * left // (byte_count + left) - cost)
 
-    def end(self, waiting: int) -> None:
-        """The oldest ones are answered, all but so many."""
-        while len(self._each) > waiting:
-            self._room.give_back(self._holder, self._each.popleft())
+    def end_answered(self, waiting: int) -> None:
+        """Release the oldest requests, until `waiting` are left."""
+        while len(self._costs) > waiting:
+            self._budget.release(self._holder, self._costs.popleft())
 
     def forget(self) -> None:
-        """Nothing is kept of any."""
-        self._room.give_all_back(self._holder)
-        self._each = deque([0] * len(self._each))
+        """Release everything, and keep the requests themselves in the list, at no cost."""
+        self._budget.release_all(self._holder)
+        self._costs = deque([0] * len(self._costs))
 
     def _change(self, place: int, byte_count: int) -> None:
-        self._each[place] += byte_count
+        self._costs[place] += byte_count
         if byte_count > 0:
-            self._room.hold(self._holder, byte_count)
+            self._budget.add(self._holder, byte_count)
         else:
-            self._room.give_back(self._holder, -byte_count)
+            self._budget.release(self._holder, -byte_count)
 
 
 class FrameMemory(Generic[K]):
-    """Of a WebSocket: what has come of it, but for what was taken."""
+    """Bytes of one WebSocket that have come and that nobody has read, counted in a shared budget."""
 
-    def __init__(self, room: MemoryBudget[K], holder: K) -> None:
-        self._room = room
+    def __init__(self, budget: MemoryBudget[K], holder: K) -> None:
+        self._budget = budget
         self._holder = holder
-        self.ends = FrameTracker()
+        self._tracker = FrameTracker()
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether all frames so far are masked, as those of clients have to be."""
+        return self._tracker.is_masked
 
     def feed(self, data: bytes) -> None:
-        """What has come now. It may have `holder` put out."""
-        self._room.hold(self._holder, self.ends.feed(data))
+        """Count bytes that have come. May have `holder` evicted."""
+        self._budget.add(self._holder, self._tracker.feed(data))
 
-    def take(self) -> None:
-        """The oldest message, or ping or pong, isn't kept any more."""
-        if self.ends.whole:
-            self._room.give_back(self._holder, self.ends.whole.popleft())
+    def release_oldest(self) -> None:
+        """Release the oldest message, ping or pong: its reader has it."""
+        if self._tracker.unread:
+            self._budget.release(self._holder, self._tracker.unread.popleft())

@@ -1,4 +1,4 @@
-"""Where requests end in what has come of a connection: what is left is a head that isn't complete. Pure."""
+"""Ends of requests, and of WebSocket messages, in the bytes that have come over a connection. Pure."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -7,14 +7,15 @@ HEAD_END = b"\r\n\r\n"
 
 
 class UnclearFramingError(Exception):
-    """Requests behind each other, whose ends can't be told without reading chunks."""
+    """Pipelined requests whose ends can't be told without reading chunks."""
 
 
 def request_ends(data: bytes, begin: int, bodies: Sequence[int | None]) -> list[int]:
-    """The end of each request that ends in `data`, as places in it; the first begins at `begin`.
+    """Return the end of each request that ends in `data`, as indexes; the first request begins at `begin`.
 
-    `bodies` has each one's length, None for one in chunks. Heads that are incomplete have no HEAD_END, so
-    behind a last request without a length the last one is its end. Raises UnclearFramingError.
+    `bodies` has the length of each body, None for a chunked one. An incomplete head has no HEAD_END, so the
+    last HEAD_END of `data` is the end of a chunked body that no other request follows. What is left behind
+    the last end is a head that isn't complete. Raises UnclearFramingError.
     """
     found: list[int] = []
     for number, length in enumerate(bodies):
@@ -32,34 +33,33 @@ def request_ends(data: bytes, begin: int, bodies: Sequence[int | None]) -> list[
 
 
 FRAME_OVERHEAD_BYTES = 256
-
-
-"""What a message costs beside its bytes, however short it is."""
-
-
+"""Memory that a frame costs beside its bytes, however short it is."""
 _FIN, _MASK, _CLOSE = 0x80, 0x80, 0x08
 
 
 class FrameTracker:
-    """Follows frames, and looks into none: whoever reads them finds what is wrong with them."""
+    """Follows the frames of a WebSocket, to know what each unread message costs.
+
+    Payloads aren't looked at, and errors are left to the parser that reads the same bytes.
+    """
 
     def __init__(self) -> None:
-        self.whole: deque[int] = deque()
-        """What each costs that nobody has taken: a message, or a ping or a pong, which may come amid one."""
-        self.come = 0
+        self.unread: deque[int] = deque()
+        """Cost in bytes of each unread message, and of each ping and pong, in order of arrival."""
+        self.total_bytes = 0
         """Bytes in all, and FRAME_OVERHEAD_BYTES for each frame."""
-        self._frame = self._fragments = 0
-        """Of `come`: of the frame that isn't whole, and of a message's frames before it."""
+        self._frame_bytes = 0
+        self._message_bytes = 0  # of the frames before, where a message has several
         self.is_masked = True
-        """All of them, as those of clients have to be."""
+        """Whether all frames are masked, as those of clients have to be."""
         self._head = b""
         self._payload_left = 0
         self._opcode = 0
         self._is_last = False
 
     def feed(self, data: bytes) -> int:
-        """What has come now; how much more that holds."""
-        before, at = self.come, 0
+        """Follow bytes that have come, and return how much more memory they cost."""
+        before, at = self.total_bytes, 0
         while at < len(data):
             if self._payload_left:
                 part = min(self._payload_left, len(data) - at)
@@ -75,7 +75,7 @@ class FrameTracker:
             self._add(part)
             if len(self._head) == _head_bytes(self._head):
                 self._begin_frame()
-        return self.come - before
+        return self.total_bytes - before
 
     def _begin_frame(self) -> None:
         first, length = self._head[0], self._head[1] & 0x7F
@@ -90,22 +90,22 @@ class FrameTracker:
     def _end_frame(self) -> None:
         if self._payload_left:
             return
-        if self._opcode >= _CLOSE:
-            self.whole.append(self._frame)
+        if self._opcode >= _CLOSE:  # a control frame: it may come between the frames of a message
+            self.unread.append(self._frame_bytes)
         else:
-            self._fragments += self._frame
+            self._message_bytes += self._frame_bytes
             if self._is_last:
-                self.whole.append(self._fragments)
-                self._fragments = 0
-        self._frame = 0
+                self.unread.append(self._message_bytes)
+                self._message_bytes = 0
+        self._frame_bytes = 0
 
     def _add(self, byte_count: int) -> None:
-        self.come += byte_count
-        self._frame += byte_count
+        self.total_bytes += byte_count
+        self._frame_bytes += byte_count
 
 
 def _head_bytes(known: bytes) -> int:
-    """Of a frame, as far as that much of its head tells."""
+    """Return how long a frame's head is, as far as its beginning tells."""
     if len(known) < 2:
         return 2
     extended = {126: 2, 127: 8}.get(known[1] & 0x7F, 0)

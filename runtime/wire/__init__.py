@@ -1,1 +1,1 @@
-"""What a processor and its workers share: frames over a socket, words in memory, the lease."""
+"""The wire between a processor and its workers: frames over a socket, words in memory, the lease."""

@@ -1,4 +1,4 @@
-"""Which processes end with a lease. Shared by a processor and its fence: no worker ever has this memory."""
+"""Processes that end with a lease. Shared by a processor and its fence: no worker ever has this memory."""
 
 import contextlib
 import os
@@ -9,29 +9,31 @@ import weakref
 from headrace.runtime.processes import kill_marked
 from headrace.runtime.wire import shared_memory
 
+# Words: the end of the lease that was swept last, the mark of this list, then a pid for each worker.
 _SWEPT, _MARK, _PIDS = 0, 1, 2
 
 
 class KillList:
-    """The workers of one trigger, by index. Written by the processor, but for the note of the last sweep."""
+    """Workers of one trigger, by index. The processor writes it, but for the note of the last sweep."""
 
     def __init__(self, fd: int) -> None:
-        """`fd` is what `create` has made."""
+        """`fd`: made by `create`."""
         self.fd = fd
         self._words = memoryview(shared_memory.map_writable(fd)).cast("Q")
 
     @classmethod
     def create(cls, worker_count: int) -> "KillList":
-        """Its file descriptor is inherited by no process unless passed on, and closed with the object."""
+        """Make an empty one. Its descriptor is inherited only where passed on, and closed with the object."""
         fd = shared_memory.create("headrace-kill-list", _PIDS + worker_count)
         made = cls(fd)
         weakref.finalize(made, os.close, fd)
-        made._words[_MARK] = secrets.randbits(64)  # its own
+        # So that no two lists, of whatever run, have marks that begin alike.
+        made._words[_MARK] = secrets.randbits(64)
         return made
 
     @property
     def mark(self) -> str:
-        """What the MARK of a worker that is started now begins with."""
+        """Beginning of the MARK of a worker that is started now."""
         return f"{self._of_all}{self.last_sweep:x}."
 
     @property
@@ -40,31 +42,40 @@ class KillList:
 
     @property
     def last_sweep(self) -> int:
-        """Another value than before: a fence has meanwhile ended all processes."""
+        """Mark of the last sweep: where it has changed, a fence has meanwhile ended all processes."""
         return self._words[_SWEPT]
 
     def hold(self, index: int, pid: int) -> None:
-        """Worker `index` has this process, which leads its own group."""
+        """Note that worker `index` has this process, which leads its own group."""
         self._words[_PIDS + index] = pid
 
     def release(self, index: int) -> None:
-        """That process has ended. To be called before its number may be given to another."""
+        """Note that the process of worker `index` has ended.
+
+        To be called before the kernel may give its number to another.
+        """
         self._words[_PIDS + index] = 0
 
     # ---- for the fence
 
     def sweep(self, end_ns: int | None) -> None:
-        """Their lease has ended then, or lasts: end them and what they have started, once for each end."""
+        """End the workers and what they have started, where their lease has ended: once for each end.
+
+        `end_ns`: when it ended, by wire/lease.py; None while it lasts.
+        """
         if end_ns is None or end_ns == self._words[_SWEPT]:
             return
-        self._words[_SWEPT] = end_ns  # first: whoever reaps a worker wants to know why it died
+        # First: whoever reaps a worker has to know why it died.
+        self._words[_SWEPT] = end_ns
         # Those that follow the ended ones may be there before all of these are found. They hold nothing yet.
-        self.kill_all(but=self.mark)
+        self.kill_all(except_mark=self.mark)
 
-    def kill_all(self, but: str = "") -> None:
-        """End all workers and what they have started, but for those whose MARKs begin so."""
+    def kill_all(self, except_mark: str = "") -> None:
+        """End all workers and what they have started, but for those whose MARKs begin with `except_mark`."""
         for pid in self._words[_PIDS:]:
-            if pid > 1:  # 1 stands for every process that there is
+            # 0 is an empty place, and 1 would stand for every process that there is.
+            if pid > 1:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
-        kill_marked(self._of_all, but)
+        # What has left its group still has the mark in its environment.
+        kill_marked(self._of_all, except_mark)

@@ -1,25 +1,20 @@
-"""What a handler produces, and what became of it: PRODUCE and PRODUCED frames."""
+"""Messages that handlers produce, and what became of them: PRODUCE and PRODUCED frames."""
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from headrace.runtime.wire.framing import MAX_REASON, bounded
-from headrace.runtime.wire.records import (
-    FrameKind,
-    Headers,
-    ProtocolViolationError,
-    decode_headers,
-    encode_headers,
-    frame,
-)
+from headrace.runtime.wire.framing import MAX_REASON, FrameKind, ProtocolViolationError, bounded, frame
+from headrace.runtime.wire.records import Headers, decode_headers, encode_headers
 
 PRODUCE_WINDOW_BYTES = 1 << 20
-"""How much one worker may have produced that isn't confirmed, but for one record that is larger."""
+"""Bytes that one worker may have produced and that aren't confirmed, but for one message that is larger."""
 NO_LANE = 2**32 - 1
+"""Lane of a message that is of no record."""
 _NONE = -1
+# Not a partition: those are at least 0, and -1 is none.
 WAITING = -2
-"""As the partition of a PRODUCED: it can't be written now and waits, beyond its worker's bound."""
+"""Partition in a PRODUCED of a message that can't be written now: it waits, beyond its worker's window."""
 
 # Number, lane and offset, partition, timestamp, then lengths: output, topic, key, value.
 _PRODUCE = struct.Struct("<QIqiqBHii")
@@ -42,19 +37,39 @@ class Message(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What it counts where bytes are bounded: key and value, and a little for the rest."""
+        """Size that counts where bytes are limited: key and value, and a little for the rest."""
         return len(self.value or b"") + len(self.key or b"") + 100
 
 
 def place_name(message: Message) -> str:
-    """As `spec.produceTopics` names where it goes."""
+    """Return where a message goes, spelled like an item of `spec.produceTopics`."""
     return f"{message.output}/{message.topic}" if message.output else message.topic
+
+
+class DeliveryReport(NamedTuple):
+    """The place of a produced message, or why it has none. `offset` is -1 where the broker doesn't say."""
+
+    partition: int = -1
+    offset: int = -1
+    failure: str = ""
+
+
+def not_yet_written(message: Message) -> DeliveryReport:
+    """Return the report of a message that waits, as nothing can be written where it goes.
+
+    Others may follow.
+    """
+    return DeliveryReport(WAITING, message.size_bytes)
+
+
+DeliveryCallback: TypeAlias = Callable[[DeliveryReport], None]
+Outgoing: TypeAlias = tuple[Message, DeliveryCallback]
 
 
 class ProduceRequest(NamedTuple):
     """The `number`th message of a worker process, from 0. `lane_id` and `offset`: the record that it is of.
 
-    In a batch that is its first one. NO_LANE: of none.
+    Of a batch that is the first one. NO_LANE: of none.
     """
 
     number: int
@@ -63,12 +78,12 @@ class ProduceRequest(NamedTuple):
     message: Message
 
 
-Said: TypeAlias = tuple[int, int, int, str]
-"""As ProduceResult."""
+RawProduceResult: TypeAlias = tuple[int, int, int, str]
+"""A ProduceResult, or a tuple like it."""
 
 
 class ProduceResult(NamedTuple):
-    """What became of a message: where it is, or why it is nowhere, as far as is known."""
+    """Result of producing a message: where it is, or why it is nowhere, as far as is known."""
 
     number: int
     partition: int = -1
@@ -78,7 +93,7 @@ class ProduceResult(NamedTuple):
 
 
 def encode_produce(said: ProduceRequest) -> bytes:
-    """PRODUCE."""
+    """Return a PRODUCE frame."""
     it = said.message
     output, topic = it.output.encode(), it.topic.encode()
     head = _PRODUCE.pack(
@@ -97,12 +112,13 @@ def encode_produce(said: ProduceRequest) -> bytes:
 
 
 def decode_produce(body: bytes) -> ProduceRequest:
-    """What `encode_produce` was given. Raises ProtocolViolationError where lengths can't be."""
+    """Return what `encode_produce` was given. Raises ProtocolViolationError where lengths can't be."""
     number, lane_id, offset, partition, timestamp, output, topic, key, value = _PRODUCE.unpack_from(body)
     topic_at = _PRODUCE.size + output
     key_at = topic_at + topic
     value_at = key_at + max(key, 0)
     end = value_at + max(value, 0)
+    # A slice beyond the end would be short in silence.
     if key < _NONE or value < _NONE or end > len(body):
         raise ProtocolViolationError("a message whose lengths can't be")
     message = Message(
@@ -117,17 +133,17 @@ def decode_produce(body: bytes) -> ProduceRequest:
     return ProduceRequest(number, lane_id, offset, message)
 
 
-def encode_produced(each: Iterable[Said]) -> bytes:
-    """PRODUCED: of some, in any order."""
+def encode_produced(results: Iterable[RawProduceResult]) -> bytes:
+    """Return a PRODUCED frame: the results of some messages, in any order."""
     parts = []
-    for number, partition, offset, failure in each:
+    for number, partition, offset, failure in results:
         reason = bounded(failure, MAX_REASON).encode() if failure else b""
         parts.append(_PRODUCED.pack(number, partition, offset, len(reason)) + reason)
     return frame(FrameKind.PRODUCED, *parts)
 
 
 def decode_produced(body: bytes) -> Iterator[ProduceResult]:
-    """What `encode_produced` was given."""
+    """Yield what `encode_produced` was given."""
     at = 0
     while at < len(body):
         number, partition, offset, length = _PRODUCED.unpack_from(body, at)

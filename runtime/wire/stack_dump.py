@@ -1,4 +1,4 @@
-"""What a worker's main thread is in: written by itself when it is asked, even from within C code."""
+"""Stacks of workers' main threads, written by themselves on a signal: even from within C code."""
 
 import faulthandler
 import os
@@ -7,46 +7,48 @@ import signal
 from pathlib import Path
 
 # Handlers may have uses of their own for SIGUSR1 and SIGUSR2.
-_ASKS = signal.SIGRTMAX - 3
-_MOST_BYTES = 1 << 16
+_SIGNAL = signal.SIGRTMAX - 3
+_MAX_BYTES = 1 << 16
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.+)')
 
 
 def dump_stack_on_signal(fd: int) -> None:
-    """In a worker: write there, when it is asked.
+    """Have this process, a worker, write its stack to `fd` when its processor asks for that.
 
-    The kernel asks the main thread. It writes of itself alone: the frames of another one, which may run
-    meanwhile, can end before they are read, and that would be a segfault.
+    The kernel hands the signal to the main thread, which writes its own stack alone: the frames of another
+    thread, which may run meanwhile, can end before they are read, and that would be a segfault.
     """
-    faulthandler.register(_ASKS, fd, all_threads=False)
+    # In C, without the interpreter: it works while a C call holds that.
+    faulthandler.register(_SIGNAL, fd, all_threads=False)
 
 
 def stop_dumping() -> None:
-    """In a process that a worker has forked: the file is the worker's."""
-    faulthandler.unregister(_ASKS)
+    """Have this process, which a worker has forked, write nothing: the file is the worker's."""
+    faulthandler.unregister(_SIGNAL)
 
 
 class StackDump:
-    """The processor's end: a file in memory, which its worker inherits."""
+    """A file in memory for the stack of one worker, which inherits it. The processor's end."""
 
     def __init__(self) -> None:
         self.fd = os.memfd_create("headrace-stacks")
 
     @staticmethod
-    def ask(pid: int) -> None:
-        """A worker, which is about to be killed: one that has just begun ends of it."""
-        os.kill(pid, _ASKS)
+    def request(pid: int) -> None:
+        """Have a worker write its stack, which is about to be killed: of the signal, if it has just begun."""
+        os.kill(pid, _SIGNAL)
 
     def take(self) -> str:
-        """What it has written, the last call first. Closes the file."""
+        """Return what the worker has written, the last call first, and close the file."""
         try:
-            return os.pread(self.fd, _MOST_BYTES, 0).decode(errors="replace").strip()
+            return os.pread(self.fd, _MAX_BYTES, 0).decode(errors="replace").strip()
         finally:
             os.close(self.fd)
 
 
-def place_in(said: str, folder: str) -> str:
-    """`function, file:line` of the last call in `folder`, else of the last."""
-    frames = _FRAME.findall(said)
+def place_in(stack: str, folder: str) -> str:
+    """Return `function, file:line` of the last call in `folder`, else of the last one; empty for no stack."""
+    frames = _FRAME.findall(stack)
+    # The deepest call may be in a library; the handler's own code is what its author knows.
     own = [frame for frame in frames if Path(frame[0]).is_relative_to(folder)]
     return next((f"{name}, {Path(file).name}:{line}" for file, line, name in (*own, *frames)), "")

@@ -1,34 +1,42 @@
-"""What a trigger's decoder is: it opens chunks, in workers and where a processor has to look into one."""
+"""Undecoded chunks: how they are decoded, which of them a worker keeps, records that can't be decoded."""
 
-from collections.abc import Sequence
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar
 
-from headrace.runtime.wire.records import Buffer, WireRecord
+from headrace.runtime.wire.records import WireRecord
+
+T = TypeVar("T")
+
+_MAX_CACHED_BYTES = 2 << 20
 
 
 class DecodedRecords(Protocol):
-    """Of one chunk, in order. Reading raises nothing: UndecodableRecords come where its bytes are none."""
+    """Records of one chunk, in order.
+
+    A protocol, since workers import no trigger: each trigger brings its decoder, named by a path.
+    """
 
     def read(self, count: int) -> Sequence[WireRecord]:
-        """The next ones: fewer than `count` where that is the end."""
+        """Return the next records: fewer than `count` where that is the end.
 
-
-class Decode(Protocol):
-    """A trigger names it by `module:function`."""
-
-    def __call__(self, data: Buffer, skip: int = 0, /, *, must_live: bool = False) -> DecodedRecords:
-        """All that are in a chunk, without the first `skip`.
-
-        `must_live`: what comes is read by a process that may not die of it, so it is looked at first.
+        Raises nothing: where bytes are no record, an UndecodableRecord stands for it.
         """
 
 
+Decode: TypeAlias = Callable[..., DecodedRecords]
+"""`decode(data, skip=0, *, must_live=False)` returns the records of a chunk, without the first `skip`.
+
+A trigger names it by `module:function`. `must_live`: a process reads them that may not die of their bytes, so
+these are looked at first.
+"""
+
+
 class UndecodableError(Exception):
-    """Its bytes are no record, though their checksum is right."""
+    """The bytes of a record are none, though their checksum is right."""
 
 
 class UndecodableRecord:
-    """Stands for such a record, in a worker and in a processor: asking what it holds says why."""
+    """Stands for a record that can't be decoded, in workers and processors. Reading its content raises."""
 
     def __init__(self, offset: int, why: Exception) -> None:
         self.offset = offset
@@ -36,39 +44,37 @@ class UndecodableRecord:
 
     @property
     def why(self) -> str:
-        """In one line."""
+        """Reason, in one line."""
         return f"the record can't be decoded ({self._why!r})"
 
     def _raise(self) -> NoReturn:
         raise UndecodableError(self.why)
 
     _unknown: Any = property(_raise)
+    # Whoever handles the record finds out, and its failure says why.
     timestamp = timestamp_type = key = value = headers = _unknown
 
 
-T = TypeVar("T")
-
-
-_MAX_BYTES = 2 << 20
-
-
 class ChunkCache(Generic[T]):
-    """Those that were used last, as many as fit; the last one always. None that was used to its end.
+    """Chunks that a worker process keeps: those that were used last and not to their end, as many as fit.
 
-    Each end calls `get`, and `put` where that says None, once for each SLICE frame, in their order; then
-    `drop` where that goes to the chunk's end.
+    Processor and worker have one each, and make the same calls in the order of the SLICE frames: `get`, and
+    `put` where that returns None; then `drop` where the slice goes to the chunk's end. So both know what is
+    kept, and no frame has to say so.
     """
 
-    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = _MAX_CACHED_BYTES) -> None:
+        """`max_bytes`: for all chunks together; the last one is kept whatever its size."""
         self._max_bytes = max_bytes
-        self._kept: dict[int, tuple[T, int]] = {}  # the last used is last
+        # In order of use: the one that was used last is last.
+        self._kept: dict[int, tuple[T, int]] = {}
         self._size_bytes = 0
 
     def __contains__(self, chunk_id: int) -> bool:
         return chunk_id in self._kept
 
     def get(self, chunk_id: int) -> T | None:
-        """Use it; None where it isn't kept."""
+        """Return a chunk, which is the last used then; None where it isn't kept."""
         kept = self._kept.pop(chunk_id, None)
         if kept is None:
             return None
@@ -76,18 +82,19 @@ class ChunkCache(Generic[T]):
         return kept[0]
 
     def put(self, chunk_id: int, chunk: T, size_bytes: int) -> None:
-        """Keep it from now on, and drop what doesn't fit any more."""
+        """Keep a chunk from now on, and drop what doesn't fit any more."""
         self._kept[chunk_id] = (chunk, size_bytes)
         self._size_bytes += size_bytes
+        # The one that was used longest ago first. Never the last one: its slice is on its way.
         while self._size_bytes > self._max_bytes and len(self._kept) > 1:
             _, dropped_bytes = self._kept.pop(next(iter(self._kept)))
             self._size_bytes -= dropped_bytes
 
     def drop(self, chunk_id: int) -> None:
-        """It was used to its end."""
+        """Drop a chunk that was used to its end."""
         _, dropped_bytes = self._kept.pop(chunk_id)
         self._size_bytes -= dropped_bytes
 
     def has_place_for(self, chunk_id: int, size_bytes: int) -> bool:
-        """Whether it is here, or can be without another one being dropped."""
+        """Whether a chunk is here, or can be without another one being dropped."""
         return chunk_id in self._kept or self._size_bytes + size_bytes <= self._max_bytes or not self._kept

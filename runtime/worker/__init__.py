@@ -1,1 +1,1 @@
-"""What runs inside a worker process. Imports wire and the handler, no client, no parser."""
+"""Code that runs inside a worker process: it imports wire and the handler, no client, no parser."""

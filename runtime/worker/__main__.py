@@ -1,9 +1,8 @@
 """A worker process: `python -m headrace.runtime.worker SOCKET_FD SLOT_FD LEASE_FD STACKS_FD`.
 
-Started by a processor.
-
-Two threads. The link thread reads the socket: runs, recalls, the end. The main thread runs the user's code
-and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Processes and threads".
+Started by a processor. It has two threads. The link thread reads the socket: runs, recalls, the end. The main
+thread runs the user's code and nothing else, so a handler may block for as long as it likes. DESIGN.md,
+"Processes and threads".
 """
 
 import faulthandler
@@ -12,19 +11,18 @@ import os
 import socket
 import sys
 import threading
-import traceback
 from pathlib import Path
 
-from headrace.runtime.processes import die, die_with_parent, keep_freed_memory
-from headrace.runtime.wire import records as wire
+from headrace.runtime.processes import die_with_parent, keep_freed_memory
+from headrace.runtime.wire.framing import FrameKind, frame
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.outcomes import encode_init_failed
 from headrace.runtime.wire.progress_slot import ProgressSlot
-from headrace.runtime.wire.records import FrameKind
 from headrace.runtime.wire.stack_dump import dump_stack_on_signal, stop_dumping
 from headrace.runtime.wire.start import decode_start
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
-from headrace.runtime.worker.forks import give_back_in_forks, leave_signals_alone
-from headrace.runtime.worker.frame_handler import handle_frame
+from headrace.runtime.worker.forks import ignore_signals, restore_signals_in_forks
+from headrace.runtime.worker.frame_handler import serve_link
 from headrace.runtime.worker.handler import HandlerNotLoadedError
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.loop import WorkerLoop
@@ -36,23 +34,11 @@ _SWITCH_INTERVAL_SECONDS = 0.001
 _GARBAGE_THRESHOLD = 10_000  # more objects than a run has
 
 
-def _follow(link: Link, worker: WorkerLoop, frames: list[tuple[FrameKind, bytes]]) -> None:
-    """The link thread. `frames` have arrived already."""
-    try:
-        while True:
-            for kind, body in frames:
-                handle_frame(worker, kind, body)
-            frames = link.receive()
-    except BaseException:
-        traceback.print_exc()
-        die()  # a worker that can't hear is of no use
-
-
 def main() -> None:
     """Serve one processor until it says stop or is gone."""
     die_with_parent()
     keep_freed_memory()
-    signals_before = leave_signals_alone()
+    signals_before = ignore_signals()
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     faulthandler.enable(2)  # a segfault says where; sys.stderr becomes log lines
     dump_stack_on_signal(int(sys.argv[4]))
@@ -65,26 +51,25 @@ def main() -> None:
     os.register_at_fork(after_in_child=restore_output)
     os.register_at_fork(after_in_child=stop_dumping)
     try:
-        worker = WorkerLoop(link, slot, start, WorkerEventLoop(runs_for_sync_code=start.running_event_loop))
-        worker.metrics.sends_by_itself = True
+        loop = WorkerEventLoop(runs_for_sync_code=start.running_event_loop)
+        worker = WorkerLoop(link.send, slot, start, loop, sends_metrics=True)
         os.register_at_fork(after_in_child=worker.abandon)
-        give_back_in_forks(signals_before)
-        follow = threading.Thread(
-            target=_follow, args=(link, worker, others), name="headrace-link", daemon=True
-        )
-        follow.start()
-        worker.traces = traces_of(os.environ)
-        worker.load(Path(start.folder), start.module, start.function)
-        worker.traces.start()
+        restore_signals_in_forks(signals_before)
+        threading.Thread(
+            target=serve_link, args=(worker, link, others), name="headrace-link", daemon=True
+        ).start()
+        traces = traces_of(os.environ)
+        worker.load(Path(start.folder), start.module, start.function, traces)
+        traces.start()
     except HandlerNotLoadedError as error:
-        link.send(wire.encode_init_failed(str(error)))
+        link.send(encode_init_failed(str(error)))
         os._exit(1)
     # What is imported stays: a collection need not look at it, nor come after every few hundred records.
     gc.freeze()
     gc.set_threshold(_GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
-    link.send(wire.frame(FrameKind.READY, bytes([worker.is_async])))
+    link.send(frame(FrameKind.READY, bytes([worker.is_async])))
     worker.run_forever()
-    worker.traces.close()
+    traces.close()
 
 
 if __name__ == "__main__":

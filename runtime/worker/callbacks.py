@@ -1,4 +1,4 @@
-"""The user's drain and termination callbacks: run while handlers run, in a worker process."""
+"""The user's drain and termination callbacks, which run while handlers run, in a worker process."""
 
 import asyncio
 import inspect
@@ -13,24 +13,24 @@ Callback = Callable[[], Any]
 
 # How long the event loop may take to get to a callback before a thread does it: longer than a loop that turns
 # needs, short enough that a handler that computes is not waited for.
-_LOOP_PATIENCE_SECONDS = 0.05
+_LOOP_TIMEOUT_SECONDS = 0.05
 
 
 class Callbacks:
     """Runs a callback on the main thread's event loop if that turns, else in a thread of its own.
 
-    A sync handler holds the loop for as long as it runs. An async callback gets a loop of its own then.
-    One callback runs at a time; what it raises is logged, and changes nothing.
+    A sync handler holds the loop for as long as it runs. An async callback gets a loop of its own then. One
+    callback runs at a time; what it raises is logged, and changes nothing.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, is_loop_held: Callable[[], bool]) -> None:
-        """`is_loop_held`: it is known not to turn, so that there is nothing to wait for (any thread)."""
+        """`is_loop_held` says, from any thread, whether the loop is known not to turn: no use in waiting."""
         self._loop = loop
         self._is_loop_held = is_loop_held
         self._running: set[threading.Event] = set()
 
     def call(self, name: str, callback: Callback | None) -> None:
-        """Start it (any thread); returns at once."""
+        """Start a callback, and return at once (any thread)."""
         if callback is None:
             return
         done = threading.Event()
@@ -39,7 +39,7 @@ class Callbacks:
         threading.Thread(target=self._run, args=(name, callback, done), name=name, daemon=True).start()
 
     def wait(self) -> None:
-        """Until those that have started are done, with the loop turning for them (main thread)."""
+        """Wait until those that have started are done, with the loop turning for them (main thread)."""
         while pending := [done for done in self._running if not done.is_set()]:
             self._loop.run_until_complete(asyncio.to_thread(pending[0].wait))
 
@@ -53,8 +53,8 @@ class Callbacks:
                 self._loop.create_task(_call(name, callback)).add_done_callback(lambda _: done.set())
 
         self._loop.call_soon_threadsafe(on_loop)
-        patience_seconds = 0.0 if self._is_loop_held() else _LOOP_PATIENCE_SECONDS
-        if not has_begun.wait(patience_seconds) and claim.acquire(blocking=False):
+        timeout_seconds = 0.0 if self._is_loop_held() else _LOOP_TIMEOUT_SECONDS
+        if not has_begun.wait(timeout_seconds) and claim.acquire(blocking=False):
             asyncio.run(_call(name, callback))
             done.set()
         done.wait()

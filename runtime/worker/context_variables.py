@@ -1,4 +1,4 @@
-"""Which context variables a handler's calls see: as init_context has left them, and each call its own."""
+"""Context variables that a handler's calls see: as init_context has left them, and each call its own."""
 
 import types
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
@@ -17,62 +17,63 @@ from headrace.runtime.worker.results import (
 
 @types.coroutine
 def await_inside(context: Context, awaitable: Any) -> Generator[Any, Any, Any]:
-    """Await it in `context`: the task stays the same, as who cancels it expects."""
+    """Await in `context`. The task stays the same, as whoever cancels it expects."""
     steps = (awaitable if type(awaitable) is types.CoroutineType else as_coroutine(awaitable)).__await__()
-    step, given = steps.send, None
+    step, value = steps.send, None
     while True:
         try:
-            waits_for = context.run(step, given)
+            waits_for = context.run(step, value)
         except StopIteration as end:
             return end.value
         try:
-            given = yield waits_for
+            value = yield waits_for
             step = steps.send
         except GeneratorExit:
             context.run(steps.close)
             raise
         except BaseException as error:  # such as a cancellation
-            step, given = steps.throw, error
+            step, value = steps.throw, error
 
 
 async def as_coroutine(awaitable: Any) -> Any:
-    """As a coroutine, whatever it is."""
+    """Await whatever can be awaited, as a coroutine."""
     return await awaitable
 
 
 class ContextVariables:
-    """Calls share one context until one of them has set a variable there; from then on each has a copy.
+    """Keeps the context of calls: one for all, until a call has set a variable; from then on each has a copy.
 
     Most handlers set none, and a copy for each record costs more than a quick handler.
     """
 
     def __init__(self, first: Context) -> None:
-        """`first`: as the handler's module and init_context have left it."""
+        """`first` is the context as the handler's module and init_context have left it."""
         self.first = first
         self.shared = first.copy()
-        """What runs are handled in."""
+        """The context that runs are handled in."""
         self.unset = first
-        """What `shared` is equal to as long as no call has set a variable."""
+        """A context that `shared` equals as long as no call has set a variable."""
 
     def apart(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """From now on: the same call, each in a copy of `first`, with all that it does later."""
+        """Return `call` so that each has a copy of `first`, with all that it does later; from now on."""
         first = self.first
+        # What the call has set stays in the context that was shared so far: later runs have another.
         self.shared = self.unset = first.copy()
 
-        def in_copy(*given: Any) -> Any:
+        def in_copy(*arguments: Any) -> Any:
             context = first.copy()
-            result = context.run(call, *given)
+            result = context.run(call, *arguments)
             return result if result is None else within(context, result)
 
         return in_copy
 
     async def alone(self, work: Coroutine[Any, Any, None]) -> None:
-        """All that it calls, in one copy of `first`."""
+        """Await `work`, with all that it calls, in one copy of `first`."""
         await await_inside(self.first.copy(), work)
 
 
 def within(context: Context, result: Any) -> Any:
-    """What a handler has returned, which does the rest of its work in `context`."""
+    """Return what a handler has returned so that the rest of its work is done in `context`."""
     if is_async_stream(result):
         return _as_of(result, _async_steps(context, body_of(result)))
     if is_stream(result):

@@ -1,4 +1,4 @@
-"""Finding the user's handler, and what a trigger brings, in a worker process."""
+"""Loading of the user's handler, and of what a trigger brings, in a worker process."""
 
 import asyncio
 import importlib
@@ -15,7 +15,7 @@ import nuclio_sdk
 
 
 class HandlerNotLoadedError(Exception):
-    """Says what the user has to mend, with the user's own traceback where there is one."""
+    """The message says what the user has to mend, with the user's own traceback where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ def load_handler(folder: Path, module_name: str, function_name: str) -> tuple[Ha
 
     Raises HandlerNotLoadedError.
     """
+    # First, so that the user's module is found before an installed one of its name.
     sys.path.insert(0, str(folder))
     provide_nuclio()
     try:
@@ -47,7 +48,7 @@ def load_handler(folder: Path, module_name: str, function_name: str) -> tuple[Ha
 
 
 def _refuse_namesake(folder: Path, name: str) -> None:
-    """A module of this name, imported before, may have answered in place of the user's file."""
+    """Raise where a module of this name, imported before, has answered in place of the user's file."""
     theirs = next(filter(Path.is_file, (folder / f"{name}.py", folder / name / "__init__.py")), None)
     found = sys.modules[name].__file__
     if theirs is not None and (found is None or Path(found).resolve() != theirs.resolve()):
@@ -58,7 +59,7 @@ def _refuse_namesake(folder: Path, name: str) -> None:
 
 
 def load_named(what: str, path: str) -> Any:
-    """What a trigger names as `module:name`. Raises HandlerNotLoadedError, in one line."""
+    """Import what a trigger names as `module:name`. Raises HandlerNotLoadedError, in one line."""
     module_name, _, name = path.partition(":")
     try:
         return getattr(importlib.import_module(module_name), name)
@@ -84,7 +85,10 @@ def _handler_in(module: Any, module_name: str, function_name: str) -> Handler:
 
 
 def _init_context_of(handler: Handler, module: Any) -> Any:
-    """That of the module which defines the handler, as in Nuclio; of the named one where that has none."""
+    """Return the init_context of the module that defines the handler, as Nuclio does.
+
+    Where that has none, it is the one of the module that was named.
+    """
     definer = sys.modules.get(getattr(handler.call, "__module__", None) or "")
     return getattr(definer, "init_context", None) or getattr(module, "init_context", None)
 

@@ -1,27 +1,19 @@
-"""The worker's end of its socket."""
+"""The worker's end of its socket to the processor."""
 
 import json
 import socket
 from collections import deque
-from typing import Protocol, cast
+from typing import cast
 
 from headrace.runtime.processes import die
-from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.framing import MAX_LINE, bounded_values
+from headrace.runtime.wire.framing import MAX_LINE, FrameKind, bounded_values, partial_chunk, split_frames
+from headrace.runtime.wire.outcomes import encode_about
 from headrace.runtime.wire.progress_slot import ProgressSlot
-from headrace.runtime.wire.records import FrameKind
 from headrace.runtime.worker.api.record_id import CURRENT_RECORD_ID
 from headrace.runtime.worker.api.serial_writer import SerialWriter
 
 _RECEIVE_BYTES = 1 << 16
 NO_RECORD = 2**64 - 1
-
-
-class Sender(Protocol):
-    """What a worker says goes to its processor, from any thread."""
-
-    def send(self, data: bytes) -> None:
-        """Whole frames."""
 
 
 class Link:
@@ -32,17 +24,17 @@ class Link:
         self._sock = sock
         self._slot = slot
         self._write = SerialWriter(self._write_frames)
-        self._room = memoryview(bytearray(_RECEIVE_BYTES))  # kept: to have so much mapped anew costs more
+        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))  # kept: mapping so much memory anew costs more
         self._received = bytearray()
         self._is_abandoned = False
 
     def send(self, data: bytes) -> None:
-        """Returns once the kernel has it: it reaches the processor even if this process is killed now."""
+        """Write whole frames. They reach the processor even if this process is killed once this returns."""
         if not self._is_abandoned:
             self._write((data, []))
 
     def _write_frames(self, waiting: deque[tuple[bytes, list[int]]]) -> None:
-        """Whole frames, each with how much of it was written, piece by piece."""
+        """Write what waits: whole frames, each with how many bytes of it were written, piece by piece."""
         while waiting:
             data, written = waiting[0]
             rest = data[sum(written) :] if written else data
@@ -57,32 +49,32 @@ class Link:
                 waiting.popleft()
 
     def abandon(self) -> None:
-        """In a process that the handler has forked: it shares the socket, and has no part in it."""
+        """Close the socket, in a process that the handler has forked: it shares it, and has no part in it."""
         self._is_abandoned = True
         self._sock.close()
 
     def send_log(self, line: dict[str, object]) -> None:
-        """A log line, bound to the record that its task works for, or else to the one that runs now."""
+        """Send a log line, bound to the record that its task works for, or else to the one that runs now."""
         now = self._slot.read()
-        if (place := CURRENT_RECORD_ID.get()) is not None:
-            line["of"] = place
+        if (record_id := CURRENT_RECORD_ID.get()) is not None:
+            line["of"] = record_id
         text = json.dumps(line)
         if len(text) > MAX_LINE:
             text = json.dumps(line | {"with": bounded_values(cast("dict[str, object]", line["with"]))})
-        self.send(wire.encode_about(FrameKind.LOG, now.seq if now.is_running else NO_RECORD, text))
+        self.send(encode_about(FrameKind.LOG, now.seq if now.is_running else NO_RECORD, text))
 
     def receive(self) -> list[tuple[FrameKind, bytes]]:
-        """The next frames, at least one. The processor's death is ours."""
-        while not (frames := list(wire.split_frames(self._received))):
+        """Return the next frames, at least one. Where the processor is gone, this process ends."""
+        while not (frames := list(split_frames(self._received))):
             if (chunk := self._chunk()) is not None:
                 return [(FrameKind.CHUNK, cast("bytes", chunk))]  # nobody writes to it any more
-            count = self._read_into(self._room)
-            self._received += self._room[:count]
+            count = self._read_into(self._buffer)
+            self._received += self._buffer[:count]
         return frames
 
     def _chunk(self) -> bytearray | None:
-        """Where one has begun to come, all of it: most of its bytes are copied by the kernel alone."""
-        if (begun := wire.chunk_begun(self._received)) is None:
+        """Return a whole chunk, where one has begun to come: the kernel alone copies most of its bytes."""
+        if (begun := partial_chunk(self._received)) is None:
             return None
         size, here = begun
         chunk = bytearray(size)
@@ -90,14 +82,14 @@ class Link:
         chunk[:at] = here
         here.release()
         self._received.clear()
-        with memoryview(chunk) as room:
+        with memoryview(chunk) as view:
             while at < size:
-                at += self._read_into(room[at:])
+                at += self._read_into(view[at:])
         return chunk
 
-    def _read_into(self, room: memoryview) -> int:
+    def _read_into(self, buffer: memoryview) -> int:
         try:
-            count = self._sock.recv_into(room)
+            count = self._sock.recv_into(buffer)
         except OSError:
             die()
         if not count:

@@ -13,14 +13,13 @@ from typing import Any
 from nuclio_sdk.json_encoder import Encoder
 
 from headrace.runtime.wire.framing import MAX_LINE, MAX_REASON, bounded
+from headrace.runtime.worker.api.context import HANDLER_LOGGER
 from headrace.runtime.worker.api.serial_writer import SerialWriter
 
 SendLog = Callable[[dict[str, object]], None]
 _MAX_LINE_BYTES = 32_768
 _OWN_ATTRIBUTES = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "purelib", "platlib"))
-HANDLER_LOGGER = "headrace.handler"
-"""`context.logger`'s."""
 
 
 class WireLogHandler(logging.Handler):
@@ -32,7 +31,7 @@ class WireLogHandler(logging.Handler):
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called by logging, in whatever thread logs. A line that can't be made fails no record."""
+        """Send a log record, in whatever thread logs. A line that can't be made fails no handler."""
         try:
             self._send(_line(record))
         except Exception:
@@ -56,7 +55,10 @@ def _line(record: logging.LogRecord) -> dict[str, object]:
 
 
 def is_users(record: logging.LogRecord) -> bool:
-    """Below info libraries say much: of them only loggers are heard whose level is set."""
+    """Whether a log record is sent: from info on all are, below only those of the user's own loggers.
+
+    Libraries say much there: they are heard where somebody has set their logger's level.
+    """
     is_own = record.name.startswith("headrace.") or not record.pathname.startswith(_INSTALLED)
     return record.levelno >= logging.INFO or is_own or _has_level(record.name)
 
@@ -91,15 +93,15 @@ class LineSink(io.RawIOBase):
         self._write = SerialWriter(self._take_in)
 
     def fileno(self) -> int:
-        """The real file's, for child processes that are given this one to write to."""
+        """Return the real file's descriptor, for child processes that are given this one to write to."""
         return self._fd
 
     def writable(self) -> bool:
-        """Yes."""
+        """Whether it can be written: always."""
         return True
 
     def write(self, data: Any) -> int:
-        """Keep what follows the last end of a line until its own comes."""
+        """Send the lines that end in `data`, and keep what follows the last end until its own comes."""
         text = bytes(data)
         self._write(text)
         return len(text)
@@ -128,13 +130,13 @@ class LineSink(io.RawIOBase):
                 cut -= 1
             part = self._line[:cut]
             del self._line[:cut]  # from the left that moves nothing
-            self._say(part)
+            self._send_line(part)
 
     def _end_line(self) -> None:
         line, self._line = self._line, bytearray()
-        self._say(line)
+        self._send_line(line)
 
-    def _say(self, line: bytearray) -> None:
+    def _send_line(self, line: bytearray) -> None:
         self._send({"level": self._level, "message": line.decode(errors="backslashreplace"), "with": {}})
 
 
@@ -145,13 +147,13 @@ def _stream(send: SendLog, level: int, fd: int) -> io.TextIOWrapper:
 
 
 def restore_output() -> None:
-    """In a process that the handler has forked: back to the real files."""
+    """Print to the real files again, in a process that the handler has forked."""
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
     logging.basicConfig(level=logging.INFO, force=True)
 
 
 def redirect_output(send: SendLog, level: int, *, has_terminal: bool = False) -> None:
-    """From now on, logging from `level` on and print in this process go through `send`.
+    """Have logging from `level` on, and print, in this process go through `send` from now on.
 
     With a terminal prints stay prints: a debugger asks there, and a question is no whole line.
     """

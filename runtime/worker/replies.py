@@ -1,4 +1,4 @@
-"""A handler's result as the response that somebody waits for, by nuclio_sdk's forms."""
+"""Answers: a handler's result as the response that somebody waits for, whole or in parts."""
 
 import asyncio
 import inspect
@@ -25,24 +25,23 @@ from headrace.runtime.worker.results import (
     NO_RESPONSE,
     HandlerReturnedError,
     RecordOutcome,
+    body_bytes,
     body_of,
     finish,
     is_async_stream,
     is_stream,
-    plain,
 )
 
 _TEXT, _JSON = "text/plain", "application/json"
-
-
 _STATUSES = range(200, 600)  # what is below goes before an answer, and isn't one
 
 
 def reply_of(result: Any) -> Reply:
-    """The response: text, bytes, JSON of a dict or list, `(status, body)`, or a Response; None is empty.
+    """Return the response that a result stands for, by nuclio_sdk's forms.
 
-    Any other body is its `str`, or JSON behind a status. Raises HandlerReturnedError for a status that no
-    answer has in HTTP, and for headers that are no mapping, TypeError for what JSON can't say.
+    Those are text, bytes, JSON of a dict or list, `(status, body)`, or a Response; None is empty. Any other
+    body is its `str`, or JSON behind a status. Raises HandlerReturnedError for a status that no answer has in
+    HTTP, and for headers that are no mapping, TypeError for what JSON can't say.
     """
     if isinstance(result, nuclio_sdk.Response):
         content_type = _name(result.content_type)
@@ -54,20 +53,23 @@ def reply_of(result: Any) -> Reply:
     return _reply(200, result, _TEXT)
 
 
-def answer(seq: int, result: Any) -> bytes:
-    """The REPLY to record `seq`. Raises as `reply_of`."""
+def reply_frame(seq: int, result: Any) -> bytes:
+    """Return the REPLY frame that answers record `seq`. Raises as `reply_of`."""
     return encode_reply(seq, reply_of(result))
 
 
-def answers(
+def batch_replies(
     seqs: Sequence[int], outcomes: Sequence[RecordOutcome]
 ) -> tuple[list[bytes], list[RecordOutcome]]:
-    """REPLYs to those of a batch that have a response, and all outcomes: what can't be sent has failed."""
+    """Return REPLY frames for those records of a batch that have a response, and all outcomes.
+
+    A record whose response can't be sent has failed.
+    """
     frames, answered = [], list(outcomes)
     for i, (seq, outcome) in enumerate(zip(seqs, outcomes, strict=True)):
         if outcome.response is not NO_RESPONSE:
             try:
-                frames.append(answer(seq, outcome.response))
+                frames.append(reply_frame(seq, outcome.response))
             except Exception as error:
                 answered[i] = RecordOutcome(describe_failure(error))
     return frames, answered
@@ -78,25 +80,27 @@ def _reply(status: Any, body: Any, content_type: str, headers: Headers = ()) -> 
         raise HandlerReturnedError(f"the handler's response has {status!r} for a status")
     if isinstance(body, dict | list):
         return Reply(int(status), _JSON, headers, json.dumps(body).encode())
-    return Reply(int(status), content_type, headers, plain(body))
+    return Reply(int(status), content_type, headers, body_bytes(body))
 
 
 def _headers(headers: Any) -> Headers:
-    """A list of values is a header for each."""
+    """Return the headers of a response. A list of values is a header for each."""
     if not headers:
         return ()
     if not isinstance(headers, Mapping):
-        said = f"the handler's response has {headers!r:.200} for headers: expected a dict"
-        raise HandlerReturnedError(said)
-    return tuple((_name(name), plain(value)) for name, said in headers.items() for value in _values(said))
+        text = f"the handler's response has {headers!r:.200} for headers: expected a dict"
+        raise HandlerReturnedError(text)
+    return tuple(
+        (_name(name), body_bytes(value)) for name, values in headers.items() for value in _values(values)
+    )
 
 
 def _name(name: Any) -> str:
     return name.decode(errors="surrogateescape") if isinstance(name, bytes) else str(name)
 
 
-def _values(said: Any) -> Sequence[Any]:
-    return said if isinstance(said, list | tuple) else (said,)
+def _values(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
 
 
 _GONE = "nobody takes the rest of its answer any more"
@@ -105,17 +109,22 @@ _GONE = "nobody takes the rest of its answer any more"
 class ReplySender:
     """Sends the answers to one record after another, whole or in parts.
 
-    The link thread tells how much of the parts was taken.
+    Parts go out no faster than somebody takes them: the link thread tells how much was taken.
     """
 
-    def __init__(self, send: Callable[[bytes], None], loop: asyncio.AbstractEventLoop) -> None:
-        """The loop is its handlers'."""
-        self.are_wanted = False
-        """Somebody waits for what the handler returns now."""
-        self._say = send
-        self._held = b""
+    def __init__(
+        self, send: Callable[[bytes], None], loop: asyncio.AbstractEventLoop, *, are_wanted: bool = False
+    ) -> None:
+        """`send` writes frames, `loop` is the one that handlers run on.
+
+        `are_wanted` says whether somebody waits for answers; record calls set it anew for each run.
+        """
+        self.are_wanted = are_wanted
+        """Whether somebody waits for what the handler returns now."""
+        self._send = send
+        self._unsent = b""
         self._loop = loop
-        self._news = threading.Condition()
+        self._progress = threading.Condition()
         self._woken = asyncio.Event()
         self._seq = -1
         self._sent = self._taken = 0
@@ -123,12 +132,12 @@ class ReplySender:
         self._sent_in_parts: object = object()  # the last one, without its body
 
     def on_taken(self, seq: int, byte_count: int) -> None:
-        """As TAKEN says (link thread)."""
-        with self._news:
+        """Note how many bytes of the parts of the answer to `seq` were taken (link thread)."""
+        with self._progress:
             if seq != self._seq:
                 return
             self._taken = byte_count
-            self._news.notify_all()
+            self._progress.notify_all()
         self._loop.call_soon_threadsafe(self._woken.set)
 
     async def finish(self, seq: int, result: Any) -> Any:
@@ -136,40 +145,41 @@ class ReplySender:
         if inspect.isawaitable(result):
             result = await result
         if self.are_wanted and is_async_stream(result):
-            return await self._send_async(seq, result)
+            return await self._send_parts_async(seq, result)
         return await finish(result)
 
     def answer(self, seq: int, result: Any, *, is_last: bool) -> Any:
-        """Send it, if that hasn't been done; the result that is left to be looked at.
+        """Send the answer to record `seq`, unless it went out in parts; return what is left to judge.
 
-        `is_last`: its outcome goes out next, and takes it along; see `take_held`.
-
-        Raises as replies.reply_of, and HandlerReturnedError where nobody takes its parts any more.
+        With `is_last` its frame waits for `take_unsent`: the record's outcome goes out next, and takes it
+        along. Raises as `reply_of`, and HandlerReturnedError where nobody takes its parts any more.
         """
         if is_stream(result):
-            return self._send(seq, result)
+            return self._send_parts(seq, result)
         if result is not self._sent_in_parts:
-            self._held = answer(seq, result)
+            self._unsent = reply_frame(seq, result)
             if not is_last:
-                self._say(self.take_held())
+                self._send(self.take_unsent())
         return result
 
-    def take_held(self) -> bytes:
-        """What has to go out with the next frame, before it."""
-        held, self._held = self._held, b""
-        return held
+    def take_unsent(self) -> bytes:
+        """Return what has to go out with the next frame, before it."""
+        unsent, self._unsent = self._unsent, b""
+        return unsent
 
-    def _send(self, seq: int, result: Any) -> Response:
+    def _send_parts(self, seq: int, result: Any) -> Response:
         with closing(body_of(result)) as items:
             self._begin(seq, result)
             for item in items:
                 for data in self._parts(item):
-                    with self._news:
-                        self._news.wait_for(self._has_room)
+                    # The generator waits here, with its handler, while too much is ahead of what the client
+                    # has taken.
+                    with self._progress:
+                        self._progress.wait_for(self._has_room)
                     self._put(data)
         return self._end()
 
-    async def _send_async(self, seq: int, result: Any) -> Response:
+    async def _send_parts_async(self, seq: int, result: Any) -> Response:
         items: AsyncIterator[Any]
         async with aclosing(body_of(result)) as items:
             self._begin(seq, result)
@@ -183,22 +193,22 @@ class ReplySender:
         return self._end()
 
     def _begin(self, seq: int, result: Any) -> None:
-        with self._news:
+        with self._progress:
             self._seq, self._sent, self._taken = seq, 0, 0
         self._head = None
         if isinstance(result, Response):
             self._open(result)
 
     def _open(self, first: Any) -> None:
-        """The head: of a response that has the generator, or of the first thing that it yields."""
+        """Send the head: of a response that has the generator, or of the first thing that it yields."""
         response = first if isinstance(first, Response) else Response()
         self._head = Response(response.headers, None, response.content_type, response.status_code)
-        self._say(encode_reply(self._seq, head_of(self._head)))
+        self._send(encode_reply(self._seq, head_of(self._head)))
 
     def _parts(self, item: Any) -> Iterator[bytes]:
         if self._head is None:
             self._open(item)
-        data = plain(body_of(item))
+        data = body_bytes(body_of(item))
         for at in range(0, len(data), MAX_PART_BYTES):
             yield data[at : at + MAX_PART_BYTES]
 
@@ -209,18 +219,18 @@ class ReplySender:
         if self._taken == NOBODY:
             raise HandlerReturnedError(_GONE)
         self._sent += len(data)
-        self._say(encode_part(self._seq, data, is_last=False))
+        self._send(encode_part(self._seq, data, is_last=False))
 
     def _end(self) -> Response:
         if self._head is None:  # it has yielded nothing
             self._open(None)
         assert self._head is not None
-        self._say(encode_part(self._seq, b"", is_last=True))
+        self._send(encode_part(self._seq, b"", is_last=True))
         self._seq, self._sent_in_parts = -1, self._head
         return self._head
 
 
 def head_of(response: Response) -> Reply:
-    """What goes before the parts."""
+    """Return the part of a response that goes before its parts."""
     whole = reply_of(response)
     return Reply(whole.status, whole.content_type, whole.headers, b"", has_more=True)

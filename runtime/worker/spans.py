@@ -1,9 +1,9 @@
-"""A span for each call of a handler, by OpenTelemetry's conventions for messaging and HTTP."""
+"""Spans of a handler's calls, by OpenTelemetry's conventions for messaging and HTTP."""
 
 import inspect
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Self
@@ -18,17 +18,18 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from headrace.runtime.wire.records import Headers
 from headrace.runtime.worker.api.event import StreamEvent
 from headrace.runtime.worker.results import status_of
-from headrace.runtime.worker.tracing import HandlerFunction
 
 logger = logging.getLogger("headrace.tracing")
 
+HandlerFunction = Callable[[Any, Any], Any]
+
 _CLOSE_SECONDS = 2.0
 _SYSTEMS = {"kafka-cluster": "kafka"}
-"""Of messaging, where it isn't the trigger's kind."""
+"""Names of messaging systems, where they aren't the trigger's kind."""
 
 
 class Spans:
-    """Keeps tracing.Traces."""
+    """Makes spans of a worker's calls, and has them exported as the standard variables say."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         """`env` has the standard variables, and the function's name."""
@@ -37,28 +38,28 @@ class Spans:
         self._provider: TracerProvider | None = None
 
     def around(self, call: HandlerFunction) -> HandlerFunction:
-        """As Traces."""
+        """Return a handler's call with a span around each."""
 
-        def traced(of_handler: Any, given: Any) -> Any:
-            it = self._begin(given)
-            with _CurrentSpan(it) as ended:
-                result = call(of_handler, given)
+        def traced(of_handler: Any, event_or_batch: Any) -> Any:
+            traced_call = self._begin(event_or_batch)
+            with _CurrentSpan(traced_call) as current:
+                result = call(of_handler, event_or_batch)
                 if inspect.iscoroutine(result):
-                    ended.comes_later = True
-                    return _awaited(it, result)
-                it.note(result)
+                    current.ends_later = True
+                    return _await_traced(traced_call, result)
+                traced_call.note(result)
                 return result
 
         return traced
 
     def headers(self) -> Headers:
-        """As Traces."""
+        """Return the headers of a message whose origin is the span that is current here."""
         carrier: dict[str, str] = {}
         propagate.inject(carrier)
         return tuple((name, value.encode()) for name, value in carrier.items())
 
     def start(self) -> None:
-        """As Traces. A provider that the handler has set is left alone."""
+        """Set up a provider, unless the handler has set one: that is left alone."""
         if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             return
         self._provider = TracerProvider(resource=self._resource(), shutdown_on_exit=False)
@@ -72,7 +73,7 @@ class Spans:
         trace.set_tracer_provider(self._provider)
 
     def close(self) -> None:
-        """As Traces."""
+        """Send what waits, for two seconds at most."""
         if self._provider is not None:  # a collector that is away must not hold up the stop
             closing = threading.Thread(target=self._provider.shutdown, daemon=True)
             closing.start()
@@ -86,15 +87,15 @@ class Spans:
         return [otlp if name.strip() == "otlp" else name.strip() for name in names.split(",")]
 
     def _resource(self) -> Resource:
-        """The function's name is the service's, where the variables name none."""
+        """Return the resource of all spans: named as the function is, unless variables name the service."""
         is_named = SERVICE_NAME in self._env.get("OTEL_RESOURCE_ATTRIBUTES", "")
         name = self._env.get("NUCLIO_FUNCTION_NAME")
         if name and not (is_named or self._env.get("OTEL_SERVICE_NAME")):
             return Resource.create({SERVICE_NAME: name})
         return Resource.create()
 
-    def _begin(self, given: Any) -> "_TracedCall":
-        events = given if isinstance(given, list) else [given]
+    def _begin(self, event_or_batch: Any) -> "_TracedCall":
+        events = event_or_batch if isinstance(event_or_batch, list) else [event_or_batch]
         first = events[0]
         kind = _text(first.trigger.kind)
         origins = [_origin(event) for event in events]
@@ -118,12 +119,14 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class _TracedCall:
+    """A call of the handler, and its span."""
+
     span: Span
     context: Context
     is_http: bool
 
     def note(self, result: Any) -> None:
-        """What the handler has returned."""
+        """Note what the handler has returned."""
         status = status_of(result)
         if not isinstance(status, int):
             return
@@ -135,10 +138,13 @@ class _TracedCall:
 
 
 class _CurrentSpan:
-    """A block in which the span is the current one, and at whose end it ends, unless the rest comes later."""
+    """A block in which a span is the current one.
+
+    The span ends with it, unless the rest of the call comes later.
+    """
 
     def __init__(self, call: _TracedCall) -> None:
-        self.comes_later = False
+        self.ends_later = False
         self._call = call
         self._token = context.attach(call.context)
 
@@ -152,11 +158,11 @@ class _CurrentSpan:
             span.record_exception(error)
             span.set_attribute("error.type", kind.__qualname__)
             span.set_status(Status(StatusCode.ERROR, f"{kind.__name__}: {error}"))
-        if not self.comes_later:
+        if not self.ends_later:
             span.end()
 
 
-async def _awaited(call: _TracedCall, coroutine: Any) -> Any:
+async def _await_traced(call: _TracedCall, coroutine: Any) -> Any:
     with _CurrentSpan(call):
         result = await coroutine
         call.note(result)
@@ -164,7 +170,7 @@ async def _awaited(call: _TracedCall, coroutine: Any) -> Any:
 
 
 def _origin(event: Any) -> Context:
-    """What the event's headers say of where it comes from."""
+    """Return the trace context that an event's headers carry."""
     pairs = getattr(event, "header_list", None) or ()
     carrier = {name.lower(): _text(value) for name, value in pairs if value is not None}
     return propagate.extract(carrier, Context())

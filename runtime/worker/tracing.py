@@ -12,41 +12,44 @@ HandlerFunction = Callable[[Any, Any], Any]
 
 
 class Traces(Protocol):
-    """What a worker does with its handler's spans."""
+    """Makes spans of a worker's calls: NoTraces makes none, spans.Spans is OpenTelemetry's."""
 
     def around(self, call: HandlerFunction) -> HandlerFunction:
-        """A handler's call, with a span around each."""
+        """Return a handler's call with a span around each."""
 
     def headers(self) -> Headers:
-        """What a message has that the span which is current here is the origin of."""
+        """Return the headers of a message whose origin is the span that is current here."""
 
     def start(self) -> None:
-        """The handler is loaded, and may have set up a provider of its own."""
+        """Begin: the handler is loaded, and may have set up a provider of its own."""
 
     def close(self) -> None:
         """Send what waits, for a moment at most."""
 
 
 class NoTraces:
-    """Keeps Traces."""
+    """Makes no spans: no variable asks for any."""
 
     def around(self, call: HandlerFunction) -> HandlerFunction:
-        """As it is."""
+        """Return the call as it is."""
         return call
 
     def headers(self) -> Headers:
-        """None."""
+        """Return no headers: there is no span."""
         return ()
 
     def start(self) -> None:
-        """Nothing to do."""
+        """Do nothing: there is no provider to set up."""
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing: nothing waits to be sent."""
 
 
 def traces_of(env: Mapping[str, str]) -> Traces:
-    """As the worker's environment says. What can't be is a line of the log, and no reason to end."""
+    """Return the traces that the worker's environment asks for.
+
+    A package that is missing is a line of the log, and no reason to end.
+    """
     if not _are_wanted(env):
         return NoTraces()
     try:

@@ -1,1 +1,1 @@
-"""Worker processes as their processor sees them: started, told, watched, killed."""
+"""Worker processes, from their processor's side: started, sent records, watched, killed."""

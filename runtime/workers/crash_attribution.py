@@ -1,16 +1,27 @@
-"""Whose fault it was that a worker process died: what becomes of the records that it had started. Pure."""
+"""Attribution of a worker process's death to the records that it had started.
 
+A process that died by itself has failed the record that it ran. One that the runtime has killed has failed
+none, unless the kill was for what the handler did (a KillReason). Where several records may have been the
+cause, all are suspects. `settle_exit` decides on all that a process held; `attribute` and
+`attribute_concurrent` are the rules, and pure.
+"""
+
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from headrace.runtime.processes import describe_exit
-from headrace.runtime.workers.in_flight import Run
+from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
+from headrace.runtime.workers.in_flight import InFlight, Run
+from headrace.runtime.workers.listener import WorkerListener
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class KillReason:
-    """Why the runtime kills a worker, where that counts against what it runs as `seq`.
+    """Reason for which the runtime kills a worker, where that counts against what it runs as `seq`.
 
     `is_certain`: against each record of a batch; else they are suspects.
     """
@@ -22,66 +33,188 @@ class KillReason:
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """How a process ended. `verdict` is of a kill that was ours, and None where that blames nobody.
+    """End of a worker process. `kill_reason`: of a kill that was ours; None where that blames no record.
 
-    `why_killed`: for people, where the kill was ours.
+    `why_killed`: for people, where the kill was ours. `violation`: what it said that can't be, if anything.
     """
 
     worker_index: int
     exit_code: int
     is_kill_ours: bool
-    verdict: KillReason | None = None
+    kill_reason: KillReason | None = None
     why_killed: str = ""
+    violation: str = ""
 
     @property
     def reason(self) -> str:
-        """Of what ran, where that failed."""
+        """Reason with which the records that ran fail, where they do."""
         died = f"worker {self.worker_index} died while running it ({describe_exit(self.exit_code)})"
-        return died if self.verdict is None else self.verdict.reason
+        return died if self.kill_reason is None else self.kill_reason.reason
 
     def at(self, place: str) -> "ProcessExit":
-        """The same, and where the handler was when it was killed; empty where that isn't known."""
+        """Return the same with the place where the handler was killed; empty where nobody knows it."""
         if not place:
             return self
-        verdict = self.verdict and replace(self.verdict, reason=f"{self.verdict.reason}, in {place}")
-        return replace(self, verdict=verdict, why_killed=f"{self.why_killed}, in {place}")
+        blamed = self.kill_reason
+        if blamed is not None:
+            blamed = replace(blamed, reason=f"{blamed.reason}, in {place}")
+        return replace(self, kill_reason=blamed, why_killed=f"{self.why_killed}, in {place}")
 
 
 class CrashOutcome(Enum):
-    """What is to become of records that had started."""
+    """Outcome of records that had started when their process ended."""
 
     FAILED = "failed"
     SUSPECTED = "suspected"
     RETURNED = "returned"
 
 
-def attribute(seq: int, started: Sequence[Run], death: ProcessExit) -> tuple[CrashOutcome, str]:
-    """What becomes of all that was started when `seq` ran: one record or a batch; and why.
+def attribute(seq: int, started: Sequence[Run], process_exit: ProcessExit) -> tuple[CrashOutcome, str]:
+    """Return the outcome, and its reason, of all that was started when `seq` ran: one record or a batch.
 
-    A verdict on another record counts against nobody: the worker had moved on when the kill came.
+    A kill for another record counts against nobody: the worker had moved on when the kill came.
     """
-    verdict = death.verdict if death.verdict is not None and death.verdict.seq == seq else None
-    if death.is_kill_ours and verdict is None:
-        return CrashOutcome.RETURNED, death.why_killed
+    kill_reason = process_exit.kill_reason
+    if kill_reason is not None and kill_reason.seq != seq:
+        # The kill was for another record than the one that runs: the worker had moved on by then.
+        kill_reason = None
+    if process_exit.is_kill_ours and kill_reason is None:
+        return CrashOutcome.RETURNED, process_exit.why_killed
     is_one = sum(len(run.records) for run in started) == 1
-    is_certain = is_one or (verdict is not None and verdict.is_certain)
-    return CrashOutcome.FAILED if is_certain else CrashOutcome.SUSPECTED, replace(
-        death, verdict=verdict
-    ).reason
+    is_certain = is_one or (kill_reason is not None and kill_reason.is_certain)
+    outcome = CrashOutcome.FAILED if is_certain else CrashOutcome.SUSPECTED
+    return outcome, replace(process_exit, kill_reason=kill_reason).reason
 
 
 def attribute_concurrent(
-    started: Sequence[Run], death: ProcessExit, *, has_waiting: bool = False
+    started: Sequence[Run], process_exit: ProcessExit, *, has_waiting: bool = False
 ) -> list[CrashOutcome]:
-    """What becomes of each of those that ran beside each other.
+    """Return the outcome of each record of those that ran concurrently.
 
-    It is never known which of them has ended the process, or has let no other go on until one was late: all
-    are suspects, unless one was alone. Then it is one too where others had been decoded (`has_waiting`): that
-    may have taken the memory. A verdict on a record that is over counts against nobody.
+    Nobody can know which of them has ended the process, or has let no other go on until one was late: all are
+    suspects, unless one was alone. A record that was alone is a suspect too where others had been decoded
+    (`has_waiting`): those may have taken the memory. A kill for a record that is over counts against nobody.
     """
-    verdict = death.verdict
-    is_over = verdict is not None and all(run.first_seq != verdict.seq for run in started)
-    if death.is_kill_ours and (verdict is None or is_over):
+    kill_reason = process_exit.kill_reason
+    is_over = kill_reason is not None and all(run.first_seq != kill_reason.seq for run in started)
+    if process_exit.is_kill_ours and (kill_reason is None or is_over):
         return [CrashOutcome.RETURNED] * len(started)
     is_certain = len(started) == 1 and not has_waiting
     return [CrashOutcome.FAILED if is_certain else CrashOutcome.SUSPECTED] * len(started)
+
+
+def settle_exit(
+    process_exit: ProcessExit,
+    slot: ProgressSlot,
+    progress: Progress | None,
+    in_flight: InFlight,
+    listener: WorkerListener,
+) -> bool:
+    """Give each record that a process held an outcome, once it is reaped. Return whether it had started one.
+
+    `progress`: its slot, read once all that it had said was taken in; None where some of that couldn't be.
+    """
+    if in_flight.overlaps:
+        has_started = _settle_concurrent(process_exit, slot, progress, in_flight, listener)
+    else:
+        has_started = _settle_in_turn(process_exit, slot, progress, in_flight, listener)
+    slot.close()
+    # What is left had not started: it is handed out again, and costs no attempt.
+    for run in in_flight.take_all():
+        listener.on_returned(run.lane, run.records)
+    listener.on_frames_read()
+    return has_started
+
+
+def _settle_in_turn(
+    process_exit: ProcessExit,
+    slot: ProgressSlot,
+    progress: Progress | None,
+    in_flight: InFlight,
+    listener: WorkerListener,
+) -> bool:
+    """Decide where a record, or batch, follows another. Return whether one had started."""
+    if progress is None and process_exit.violation and (seq := _accused(slot, in_flight)) is not None:
+        progress = Progress(seq, is_running=True, since_ns=0)
+        process_exit = replace(
+            process_exit, kill_reason=KillReason(seq, process_exit.violation, is_certain=False)
+        )
+        # Its slot can't be trusted on those before: they come back, though they may have succeeded.
+        first = (in_flight.batch_of(seq) or range(seq, seq + 1)).start
+        for lane, records in in_flight.settle_before(first):
+            listener.on_returned(lane, records)
+    # It died between two records, or what it said last is unknown and it did not lie: nobody is to blame.
+    if progress is None or not progress.is_running:
+        return False
+    started = in_flight.take_started(progress.seq)
+    _report(process_exit, started, *attribute(progress.seq, started, process_exit), listener)
+    return bool(started)
+
+
+def _settle_concurrent(
+    process_exit: ProcessExit,
+    slot: ProgressSlot,
+    progress: Progress | None,
+    in_flight: InFlight,
+    listener: WorkerListener,
+) -> bool:
+    """Decide where several records run at once. Return whether one had started."""
+    if progress is None and not process_exit.violation:
+        return False
+    seqs = [running.seq for running in in_flight.running(slot)]
+    if progress is None:
+        # By the slots nothing runs, and yet it lied: the first record that it holds is the one that may have
+        # begun.
+        seqs = seqs or [run.first_seq for run in in_flight.runs][:1]
+        kill_reason = KillReason(min(seqs, default=-1), process_exit.violation, is_certain=False)
+        process_exit = replace(process_exit, kill_reason=kill_reason)
+    taken = [(seq, it) for seq in seqs if (it := in_flight.take(seq)) is not None]
+    started = [Run(lane, seq, records) for seq, (lane, records) in taken]
+    outcomes = attribute_concurrent(started, process_exit, has_waiting=slot.calls.has_waiting)
+    for run, outcome in zip(started, outcomes, strict=True):
+        reason = process_exit.why_killed if outcome is CrashOutcome.RETURNED else process_exit.reason
+        _report(process_exit, [run], outcome, reason, listener)
+    return bool(started)
+
+
+def _accused(slot: ProgressSlot, in_flight: InFlight) -> int | None:
+    """Return the record that a process ran when it lied: by its slot, else the first that it may have begun.
+
+    Without one a handler that lies each time would be given its record for ever.
+    """
+    if running := in_flight.running(slot):
+        return running[0].seq
+    runs = in_flight.runs
+    return runs[0].first_seq if runs and runs[0].first_seq < slot.read().seq else None
+
+
+def _report(
+    process_exit: ProcessExit,
+    started: Sequence[Run],
+    outcome: CrashOutcome,
+    reason: str,
+    listener: WorkerListener,
+) -> None:
+    if started and outcome is CrashOutcome.RETURNED:
+        message = "worker %d was killed in %s: %s; what isn't acked of that is delivered again"
+        logger.warning(message, process_exit.worker_index, _described(started), reason)
+    among = sum(len(run.records) for run in started)
+    for lane, records in ((run.lane, run.records) for run in started):
+        # A client that waits for an HTTP response gets one now, before the outcome.
+        lane.on_cut_short("died")
+        if outcome is CrashOutcome.FAILED:
+            listener.on_failed(lane, records, reason, among)
+        elif outcome is CrashOutcome.SUSPECTED:
+            listener.on_suspected(lane, records, reason)
+        else:
+            listener.on_returned(lane, records)
+
+
+def _described(runs: Sequence[Run]) -> str:
+    """Return `orders/0 offset 4, orders/1 offsets 7 to 9`: all runs, in one line."""
+    spans = [(run.lane.key, run.lane.spans(run.records)) for run in runs]
+    firsts_and_lasts = [(key, found[0][0], found[-1][1] - 1) for key, found in spans]
+    return ", ".join(
+        f"{key} offset {first}" if first == last else f"{key} offsets {first} to {last}"
+        for key, first, last in firsts_and_lasts
+    )

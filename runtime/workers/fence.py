@@ -1,4 +1,4 @@
-"""The fence's process, as its processor sees it: started, and started again if it dies."""
+"""The fence of a trigger, from its processor's side: a process, started again if it dies."""
 
 import asyncio
 import logging
@@ -16,18 +16,18 @@ _RESPAWN_SECONDS = 0.5
 
 
 class Fence:
-    """Ends the workers of one trigger when their lease does, whatever this process and they are doing."""
+    """Ends the workers of one trigger when their lease ends, whatever this process and they are doing."""
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """It ends with this process, by itself."""
+        """Start the fence's process, which ends by itself with this one."""
         self._keeper = start_task(self._keep_running(), "the fence")
 
     async def stop(self) -> None:
-        """Idempotent."""
+        """End the fence's process. Idempotent."""
         if self._keeper is not None:
             await end_tasks([self._keeper])
 
@@ -39,6 +39,8 @@ class Fence:
             except OSError as error:
                 why = f"it can't be started: {error.strerror or error}"
             logger.warning("the workers have no fence (%s): for now a handler may outlive its lease", why)
+            # Workers look at the lease themselves before each record; only what already runs is without a
+            # fence.
             await asyncio.sleep(_RESPAWN_SECONDS)
 
     async def _live_once(self) -> None:
@@ -46,6 +48,7 @@ class Fence:
         try:
             await until_ended(process)
         finally:
+            # Also where this task is cancelled: no process of ours outlives its owner.
             process.kill()
             process.wait()
 
@@ -57,5 +60,6 @@ def _spawn(lease: Lease) -> "subprocess.Popen[bytes]":
         env=picked(os.environ, PASSED_ON),
         stdin=subprocess.DEVNULL,
         pass_fds=fds,
-        process_group=0,  # what stops or freezes the processor's group must not stop its fence
+        # What stops or freezes the processor's group must not stop its fence.
+        process_group=0,
     )

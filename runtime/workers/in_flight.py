@@ -1,4 +1,4 @@
-"""Which records a worker holds: the processor's side of the wire's sequence numbers. Pure."""
+"""Records that a worker process holds, by the wire's sequence numbers. Pure."""
 
 import time
 from bisect import bisect_left
@@ -9,8 +9,9 @@ from itertools import groupby
 from operator import itemgetter
 
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.wire.framing import ProtocolViolationError
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
-from headrace.runtime.wire.records import ProtocolViolationError, RunHeader, WireRecord
+from headrace.runtime.wire.records import RunHeader, WireRecord
 
 
 @dataclass(slots=True, eq=False)
@@ -21,33 +22,24 @@ class Run:
     first_seq: int
     records: Sequence[WireRecord]
     epoch: int = 0
-    """Of the lane, when they were sent."""
+    """Epoch of the lane when they were sent."""
     batch: range = range(0)
-    """The seqs of the batch that it is of; empty where records are handled one by one."""
+    """Seqs of the batch that it is of; empty where records are handled one by one."""
 
     @property
     def end_seq(self) -> int:
-        """The seq after its last record."""
+        """Seq after its last record."""
         return self.first_seq + len(self.records)
 
     @property
-    def may_come_back(self) -> bool:
-        """It was asked for, or a record before it has failed."""
+    def may_be_returned(self) -> bool:
+        """Whether the worker may give it back: it was recalled, or a record before it has failed."""
         return self.lane.is_recalled or self.epoch < self.lane.epoch
-
-
-@dataclass(slots=True)
-class _Given:
-    """What a process was given of one lane: how many records, all of them of offsets `[first, end)`."""
-
-    first: int
-    end: int = 0
-    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RunningRecord:
-    """What a worker is in. `since_ns` is by time.monotonic_ns."""
+    """A record that a worker runs. `since_ns` is by time.monotonic_ns."""
 
     seq: int
     lane: Lane
@@ -56,104 +48,108 @@ class RunningRecord:
 
     @property
     def seconds(self) -> float:
-        """How long it has run by now."""
+        """Time that it has run by now."""
         return (time.monotonic_ns() - self.since_ns) / 1e9
 
 
 class InFlight:
     """Runs at one worker process, in the order in which it gets to them.
 
-    Where its records overlap, those of different lanes end in any order.
+    Where records overlap (maxConcurrency), those of different lanes end in any order.
     """
 
     def __init__(self) -> None:
         self.runs: deque[Run] = deque()
         self.seats = 1
-        """How many records its process may run at once."""
+        """Number of records that its process may run at once."""
         self.is_isolated = False
-        """What was sent last may kill its process: nothing is to run beside it."""
+        """Whether what was sent last may kill the process, as it has before: nothing is to run beside it."""
         self.slow: frozenset[int] = frozenset()
-        """The records that were seen last to take so long that nothing else begins."""
+        """Records, by seq, that were seen last to take so long that nothing else begins."""
         self.next_seq = 0
-        """Of the record that it will be given next."""
+        """Seq of the record that it will be given next."""
         self.last_lane: Lane | None = None
-        """Of the record whose outcome has come last."""
+        """Lane of the record whose outcome has come last."""
         self._count = 0
-        self._given: dict[int, _Given] = {}  # by lane
-        self._run_of: dict[int, Run] = {}  # by seq, where they overlap
-        self._runs_of: dict[int, int] = {}  # how many, by lane, where they overlap
+        # What a worker says of offsets is checked against this: it may name no others.
+        # By lane, what the process was given of it: offsets [first, end), and how many records those were.
+        self._sent: dict[int, tuple[int, int, int]] = {}
+        # Runs by seq, where records overlap: their outcomes come in any order.
+        self._run_by_seq: dict[int, Run] = {}
+        # Number of runs by lane, where records overlap.
+        self._run_counts: dict[int, int] = {}
 
     @property
     def is_straggling(self) -> bool:
-        """Its process is still in all of those."""
+        """Whether the process is still in all of the slow records."""
         if not self.slow:
             return False
         if self.overlaps:
-            return self.slow <= self._run_of.keys()
+            return self.slow <= self._run_by_seq.keys()
         return bool(self.runs) and self.runs[0].first_seq <= max(self.slow)
 
     @property
     def batch(self) -> range:
-        """The seqs of the first batch, of which some may be settled; empty where there is none."""
+        """Seqs of the first batch, of which some may be settled; empty where there is none."""
         return self.runs[0].batch if self.runs else range(0)
 
     @property
     def has_one_batch(self) -> bool:
-        """Nothing waits behind it."""
+        """Whether nothing waits behind the first batch."""
         return self.batch.stop == self.next_seq
 
     def batch_of(self, seq: int) -> range:
-        """The seqs of the one that `seq` is in; empty where it is in none, or nothing of that is here."""
+        """Return the seqs of the batch of `seq`; empty where it is in none, or nothing of that is here."""
         return next((run.batch for run in self.runs if seq in run.batch), range(0))
 
     def end_of(self, progress: Progress) -> int:
-        """Where that ends which runs by this reading, a record or a batch: what follows hasn't started."""
+        """Return the end of what runs by this reading, a record or a batch: what follows hasn't started."""
         batch = self.batch_of(progress.seq) if progress.is_running else range(0)
         return batch.stop or progress.seq + progress.is_running
 
     @property
     def overlaps(self) -> bool:
-        """Its process may run several records at once."""
+        """Whether the process may run several records at once."""
         return self.seats > 1
 
     @property
     def has_free_seat(self) -> bool:
-        """Another lane would run at once: the records of one never run beside each other."""
-        return len(self._runs_of) < self.seats if self.overlaps else not self.runs
+        """Whether another lane would run at once: the records of one never run beside each other."""
+        return len(self._run_counts) < self.seats if self.overlaps else not self.runs
 
     def __len__(self) -> int:
-        """How many records."""
+        """Return the number of records."""
         return self._count
 
     def add(
         self, lane: Lane, records: Sequence[WireRecord], batch: range = range(0), *, has_more: bool = False
     ) -> RunHeader:
-        """Records at the same attempt are about to be sent; the header to send them under."""
+        """Enter records at the same attempt that are about to be sent. Return the header of their run."""
         first_seq = self.next_seq
         self.next_seq += len(records)
         self._count += len(records)
         first = records[0]
         whole_id = lane.whole.id
-        given = self._given.get(whole_id) or self._given.setdefault(whole_id, _Given(first.offset))
-        given.first = min(given.first, first.offset)
-        given.end = max(given.end, records[-1].offset + 1)
-        given.count += len(records)
+        from_offset, end, count = self._sent.get(whole_id, (first.offset, 0, 0))
+        from_offset, end = min(from_offset, first.offset), max(end, records[-1].offset + 1)
+        self._sent[whole_id] = from_offset, end, count + len(records)
         run = Run(lane, first_seq, records, lane.epoch, batch)
         self.runs.append(run)
         if self.overlaps:
-            self._run_of.update(dict.fromkeys(range(first_seq, self.next_seq), run))
-            self._runs_of[lane.id] = self._runs_of.get(lane.id, 0) + 1
-        attempt, of_whole = lane.attempt(first), None if whole_id == lane.id else whole_id
-        return RunHeader(lane.id, lane.epoch, first_seq, attempt, len(records), has_more, of_whole)
+            self._run_by_seq.update(dict.fromkeys(range(first_seq, self.next_seq), run))
+            self._run_counts[lane.id] = self._run_counts.get(lane.id, 0) + 1
+        # One attempt stands for all: whoever sends has cut runs where it changes.
+        attempt, announced_id = lane.attempt(first), None if whole_id == lane.id else whole_id
+        return RunHeader(lane.id, lane.epoch, first_seq, attempt, len(records), has_more, announced_id)
 
     def forget(self, lane: Lane) -> None:
-        """It is over, and nothing of it is there."""
-        self._given.pop(lane.id, None)
+        """Drop what is known of a lane: it is over, and nothing of it is there."""
+        self._sent.pop(lane.id, None)
 
-    def has_given(self, lane_id: int, first: int, end: int) -> bool:
-        """Whether the process may know of `[first, end)`: they lie within what it was given of that lane."""
-        given = self._given.get(lane_id)
-        return given is not None and given.first <= first < end <= given.end and end - first <= given.count
+    def has_sent(self, lane_id: int, first: int, end: int) -> bool:
+        """Whether the process may know of offsets `[first, end)`: it was given records between them."""
+        from_offset, to_offset, count = self._sent.get(lane_id, (0, 0, 0))
+        return from_offset <= first < end <= to_offset and end - first <= count
 
     def settle_before(self, seq: int) -> Iterator[tuple[Lane, Sequence[WireRecord]]]:
         """Take out what lies before `seq`: all of that has had the same outcome."""
@@ -164,16 +160,17 @@ class InFlight:
             yield run.lane, done
 
     def take_failed(self, end: int) -> list[tuple[Lane, Sequence[WireRecord]]]:
-        """Take out what lies before `end`: all of a lane has failed together, in however many runs."""
+        """Take out what lies before `end`, lane by lane: all of one failed together, in however many runs."""
         of_lanes = groupby(list(self.settle_before(end)), key=itemgetter(0))
         return [(lane, _joined([records for _, records in of_one])) for lane, of_one in of_lanes]
 
     def take(self, seq: int) -> tuple[Lane, Sequence[WireRecord]] | None:
-        """Take out record `seq`; None where it isn't the first in flight, or if they overlap of its run."""
-        run = self._run_of.get(seq) if self.overlaps else self.runs[0] if self.runs else None
+        """Take out record `seq`; None where it isn't the first in flight, or, if they overlap, of its run."""
+        run = self._run_by_seq.get(seq) if self.overlaps else self.runs[0] if self.runs else None
+        # A lane ends its records in order, so one that is not the first of its run is a lie.
         if run is None or run.first_seq != seq:
             return None
-        self._run_of.pop(seq, None)
+        self._run_by_seq.pop(seq, None)
         record = run.records[:1]
         self._drop(run, 1)
         return run.lane, record
@@ -181,8 +178,10 @@ class InFlight:
     def take_started(self, seq: int) -> list[Run]:
         """Take out what was being handled when `seq` ran: that record, or its batch.
 
-        Nothing, where it isn't here: it died between its last word on that and the slot's.
+        Return nothing where it isn't here: the process died after it had sent the outcome, and before its
+        slot moved on.
         """
+        # A batch is one call of the handler: all of it had started.
         if batch := self.batch_of(seq):
             started = [run for run in self.runs if run.batch == batch]
             for run in started:
@@ -195,19 +194,19 @@ class InFlight:
     def take_back(self, first: int, end: int) -> tuple[Lane, Sequence[WireRecord]]:
         """Take out the records of `[first, end)`.
 
-        Raises ProtocolViolationError for others than the tail of a run, and for what it has no reason to
-        give back:
-        who could do that without one would be given its records for ever.
+        Raises ProtocolViolationError for others than the tail of a run, and for what the worker has no reason
+        to give back: without that check it could be given its records for ever.
         """
+        # The worker gives back from behind: what is before has been handled, or is being.
         run = next((run for run in self.runs if run.first_seq <= first < run.end_seq == end), None)
-        if run is None or not run.may_come_back:
+        if run is None or not run.may_be_returned:
             raise ProtocolViolationError(f"it gives back records {first} to {end}")
         keep = first - run.first_seq
         returned = run.records[keep : end - run.first_seq]
         run.records = run.records[:keep]
         self._count -= len(returned)
         for seq in range(first, end) if self.overlaps else ():
-            del self._run_of[seq]
+            del self._run_by_seq[seq]
         if not keep:
             self._remove(run)
         return run.lane, returned
@@ -215,17 +214,17 @@ class InFlight:
     def take_all(self) -> Sequence[Run]:
         """Take out what is left."""
         runs, self.runs, self._count = self.runs, deque(), 0
-        self._run_of.clear()
-        self._runs_of.clear()
+        self._run_by_seq.clear()
+        self._run_counts.clear()
         return runs
 
     def find(self, seq: int) -> tuple[Lane, WireRecord] | None:
-        """Record `seq`, left where it is."""
+        """Return record `seq`, and leave it where it is."""
         run = self._run_at(seq)
         return None if run is None else (run.lane, run.records[seq - run.first_seq])
 
     def running(self, slot: ProgressSlot) -> list[RunningRecord]:
-        """What the slot says, by seq, without those whose outcome has come."""
+        """Return the records that run by the slot, by seq, without those whose outcome has come."""
         if self.overlaps:
             said: Sequence[tuple[int, int]] = slot.calls.read()
         else:
@@ -246,10 +245,11 @@ class InFlight:
 
     def _run_at(self, seq: int) -> Run | None:
         if self.overlaps:
-            return self._run_of.get(seq)
+            return self._run_by_seq.get(seq)
         return next((run for run in self.runs if run.first_seq <= seq < run.end_seq), None)
 
     def _drop(self, run: Run, count: int) -> None:
+        # PROGRESS says how long its records took: what it settles is of this lane.
         self.last_lane = run.lane
         self._count -= count
         if count == len(run.records):
@@ -259,11 +259,12 @@ class InFlight:
             run.first_seq += count
 
     def _remove(self, run: Run) -> None:
-        self.runs.remove(run)  # the first, unless they overlap
+        # The first one, unless they overlap.
+        self.runs.remove(run)
         if self.overlaps:
-            left = self._runs_of.pop(run.lane.id) - 1
+            left = self._run_counts.pop(run.lane.id) - 1
             if left:
-                self._runs_of[run.lane.id] = left
+                self._run_counts[run.lane.id] = left
 
 
 def _joined(parts: Sequence[Sequence[WireRecord]]) -> Sequence[WireRecord]:

@@ -1,68 +1,77 @@
-"""What is heard of records that a worker holds."""
+"""The protocol by which a worker's frames and the ends of its processes reach a dispatcher."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from headrace.runtime.metrics.custom_metric import CustomMetric, CustomSample
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.wire.outcomes import Ack, Nack
 from headrace.runtime.wire.produce import ProduceRequest
-from headrace.runtime.wire.records import Ack, Nack, WireRecord
-from headrace.runtime.wire.reply import Reply
+from headrace.runtime.wire.records import WireRecord
 
 
-class Timed(NamedTuple):
-    """So many records of one lane were run in that time; some of them, by themselves, in `each_ns`."""
+class HandlerTime(NamedTuple):
+    """Time in the handler of so many records of one lane; of some of them each one's own, in `each_ns`."""
 
     lane: Lane | None
-    """None: it isn't known any more."""
+    """None: nobody knows it any more."""
     record_count: int
     handler_ns: int
     each_ns: Sequence[int] = ()
 
 
-class RecordListener(Protocol):
-    """Called synchronously, on the processor's event loop."""
+# A protocol: the dispatcher is above this package, and headrace.testing has an implementation of its own.
+class WorkerListener(Protocol):
+    """Receives what becomes of a worker's processes, and of the records that they hold.
 
-    def on_measured(self, worker_index: int, timed: Sequence[Timed]) -> None:
-        """Handlers have ended, which is said of the records by itself."""
+    Called synchronously, on the processor's event loop: no method may block. Records of one call are of one
+    lane, in order, and follow each other there. Each record that was sent has one outcome: on_handled,
+    on_unacked, on_failed, on_suspected or on_returned.
+    """
 
-    def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
-        """The handler has answered it. Its outcome follows, and may be a failure all the same."""
+    def on_started(self, worker_index: int) -> None:
+        """Note that a worker has a process, which can be sent frames."""
+
+    def on_loaded(self, worker_index: int) -> None:
+        """Note that a worker is about to be ready: the last moment to replace it for what its import did."""
+
+    def on_died(self, worker_index: int) -> None:
+        """Note that a worker's process is gone, and that all that it held has an outcome."""
 
     def on_handled(self, lane: Lane, records: Sequence[WireRecord]) -> None:
-        """They follow each other, and succeeded."""
+        """Take records that succeeded."""
 
     def on_unacked(self, lane: Lane, records: Sequence[WireRecord]) -> None:
-        """It is one; it succeeded, and its response asks not to ack it."""
+        """Take one record that succeeded, and whose response asks not to ack it."""
 
     def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """The handler failed on them, or its process died while running them, among `among` in one call.
+        """Take records on which the handler failed, or in which its process died, of `among` in one call.
 
-        1 where each of them is to blame by itself.
+        `among` is 1 where each of them is to blame by itself.
         """
 
     def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
-        """The process died by itself in a batch that held these and others."""
+        """Take records in which the process died by itself, beside others that may have been the cause."""
 
     def on_returned(self, lane: Lane, records: Sequence[WireRecord]) -> None:
-        """They did not start, or the runtime killed the process in one of them."""
+        """Take records that did not start, or in which the runtime has killed the process."""
 
-    def on_acked(self, ack: Ack) -> None:
-        """The handler acked a record, of whichever trigger."""
-
-    def on_nacked(self, nack: Nack) -> None:
-        """The handler says that a record has failed, of whichever trigger."""
+    def on_ack(self, said: Ack | Nack) -> None:
+        """Take a handler's explicit ack or nack, of a record of whichever trigger."""
 
     def on_produced(self, worker_index: int, lane: Lane | None, said: ProduceRequest) -> None:
-        """A handler has produced a message, for a record of that lane; None where it is over."""
+        """Take a message of a handler, for a record of that lane; None where the lane is over."""
+
+    def on_measured(self, worker_index: int, timed: Sequence[HandlerTime]) -> None:
+        """Take the time of handlers that have ended, whatever the outcomes of their records."""
 
     def on_metrics(
-        self, worker_index: int, measure: CustomMetric, samples: Sequence[CustomSample], dropped: int
+        self, worker_index: int, metric: CustomMetric, samples: Sequence[CustomSample], dropped: int
     ) -> None:
-        """What the handler has counted by itself."""
+        """Take what a handler has counted by a metric of its own, and how many calls weren't counted."""
 
-    def on_nonsense(self) -> None:
-        """It said what can't be, and is killed for it."""
+    def on_protocol_violation(self) -> None:
+        """Note that a worker said what can't be, and is killed for that."""
 
-    def on_changed(self) -> None:
-        """One batch of news is over: a good moment to hand out more."""
+    def on_frames_read(self) -> None:
+        """Note that all frames of one read were taken in: a good moment to hand out more."""

@@ -1,4 +1,4 @@
-"""One worker process, as its processor sees it: start it, talk to it, kill it, reap it."""
+"""A worker process, from its processor's side: started, sent frames, killed, reaped."""
 
 import asyncio
 import contextlib
@@ -13,41 +13,42 @@ from itertools import count
 
 from headrace.runtime.processes import MARK, handlers_umask, kill_marked
 from headrace.runtime.users import OURS, ProcessUser
+from headrace.runtime.wire.framing import Buffer, FrameKind, ProtocolViolationError
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
-from headrace.runtime.wire.records import Buffer, FrameKind, ProtocolViolationError
 from headrace.runtime.wire.stack_dump import StackDump, place_in
 from headrace.runtime.wire.start import WorkerStart, encode_start
 from headrace.runtime.workers.channel import Channel, OnFrame
 
 _SEND_BUFFER_BYTES = 1 << 20
-ASK_SECONDS = 0.2
-
+DUMP_SECONDS = 0.2
+"""Time that a worker has to write its stack before it is killed."""
 
 _serials = count()
 EndSession = Callable[[str], Awaitable[object]]
 
 
 class WorkerProcess:
-    """A process that has a mark in its environment: a kill takes what it started.
+    """A process of a worker, which runs handlers.
 
-    It leads its own group, but for one with a terminal.
-
-    `exited` is done once the process is reaped, everything that it said has been passed to `on_frame`, and
-    what it ran on Spark has been ended: records that it held may then go elsewhere. It runs as `user`, whose
-    part of the environment is in `env` already.
-    Raises OSError where the machine has no room for another process.
+    It has a mark in its environment, which all inherit that it starts, and leads its own group, but for one
+    with a terminal: so a kill takes what it started. `exited` is done once the process is reaped, everything
+    that it said has been passed on, and what it ran on Spark has been ended: records that it held may then go
+    elsewhere.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  # what a worker is made of
+    def __init__(
         self,
         start: WorkerStart,
         env: Mapping[str, str],
-        on_frame: OnFrame,
         lease: Lease,
         end_session: EndSession | None = None,
         user: ProcessUser = OURS,
     ) -> None:
+        """Start it as `user`, whose part of the environment is in `env` already. `listen` is to follow.
+
+        Raises OSError where the machine has no room for another process.
+        """
         loop = asyncio.get_running_loop()
         self.spark_session_id = start.spark_session_id
         self._end_session = end_session
@@ -57,21 +58,23 @@ class WorkerProcess:
         self._mark = f"{lease.kills.mark}{next(_serials)}."
         self._is_reaped = False
         self._folder = start.folder
-        self.was_asked = False
-        self.was_in = ""
-        """All that its main thread was in, where it was asked before its end; empty until it is reaped."""
+        self._has_spark = bool(start.spark_url)
+        self.was_dump_requested = False
+        """Whether it was asked for its stack."""
+        self.last_stack = ""
+        """Stack of its main thread, where it was asked for it before its end; empty until it is reaped."""
         self._session_end: asyncio.Task[None] | None = None
         self.exited: asyncio.Future[int] = loop.create_future()
         with contextlib.ExitStack() as on_failure:
             self.slot = ProgressSlot.create(lease, start.places)
             on_failure.callback(self.slot.close)
-            self._stacks = StackDump()
-            on_failure.callback(self._stacks.take)
+            self._stack_dump = StackDump()
+            on_failure.callback(self._stack_dump.take)
             ours, theirs = socket.socketpair()
             on_failure.callback(ours.close)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             with theirs:
-                fds = [theirs.fileno(), self.slot.fd, lease.fd, self._stacks.fd]
+                fds = [theirs.fileno(), self.slot.fd, lease.fd, self._stack_dump.fd]
                 more = [start.spark_token_fd] if start.spark_token_fd >= 0 else []
                 own_env = {**env, MARK: self._mark}
                 self._popen = _spawn(fds, more, own_env, user, has_terminal=start.has_terminal)
@@ -81,46 +84,47 @@ class WorkerProcess:
             on_failure.pop_all()
         lease.kills.hold(self._index, self.pid)
         loop.add_reader(self._pidfd, self._reap)
-        self._on_frame = on_frame
-        self.on_read: Callable[[], None] = lambda: None
-        """Called after the frames of each read were passed to `on_frame`. Its owner sets it."""
-        self.on_nonsense: Callable[[str], None] = lambda _: None
-        """Called once, where it says what can't be; then it is killed. Its owner sets it."""
-        listen = self._listen if start.spark_url else on_frame
-        self._channel = Channel(
-            ours,
-            listen,
-            on_read=self._tell_read,
-            on_end=self.kill,
-            on_nonsense=self._tell_nonsense,
-        )
+        self._on_frame: OnFrame
+        self._channel = Channel(ours)
         self.send(encode_start(start))
+
+    def listen(
+        self, on_frame: OnFrame, on_read: Callable[[], None], on_violation: Callable[[str], None]
+    ) -> None:
+        """Pass on what it says, from now on. To be called once, in the turn of the loop in which it was made.
+
+        `on_read` is called after the frames of each read, `on_violation` once, where it says what can't be:
+        then it is killed.
+        """
+        self._on_frame = on_frame
+        on_frame = self._take_frame if self._has_spark else on_frame
+        self._channel.listen(on_frame, on_read, on_end=self.kill, on_violation=on_violation)
 
     @property
     def pid(self) -> int:
-        """Also its process group."""
+        """Number of the process, and of its process group."""
         return self._popen.pid
 
     @property
     def is_alive(self) -> bool:
-        """Not reaped yet."""
+        """Whether it isn't reaped yet."""
         return not self._is_reaped
 
     @property
     def is_swept(self) -> bool:
-        """Its lease ended, and so it was ended too."""
+        """Whether the fence has ended all workers since it was started, for their lease was over."""
         return self._kills.last_sweep != self._last_sweep
 
     def send(self, *data: Buffer) -> None:
-        """One or more frames, in pieces. Never blocks."""
+        """Send one or more frames, in pieces. Never blocks."""
         self._channel.send(*data)
 
     def flush(self) -> None:
-        """Have what was sent leave now."""
+        """Have what was sent leave now, not at the end of this turn of the loop."""
         self._channel.flush()
 
     def read_progress(self) -> Progress | None:
-        """The slot, once all that the worker said before it wrote that has been passed to `on_frame`.
+        """Return the slot's content, once all that the worker said before it wrote that has been passed on.
 
         None where some of that could not be taken in: then the slot says nothing. Not from within `on_frame`.
         """
@@ -130,40 +134,35 @@ class WorkerProcess:
         return None if self._channel.is_broken else progress
 
     def refuse(self, why: str) -> None:
-        """It said what can't be: nothing more of it is heard, and it is killed."""
+        """Kill it for what it said, and take in nothing more of it."""
         self._channel.refuse(why)
 
     def kill(self) -> None:
-        """SIGKILL to the process and its group; what has left that follows when it is reaped. Idempotent."""
+        """Send SIGKILL to it and its group; what has left that is killed when it is reaped. Idempotent."""
         if self.is_alive:
-            for kill in (os.killpg, os.kill):  # it may have left its own group
+            # Both: it may have left its own group.
+            for kill in (os.killpg, os.kill):
                 with contextlib.suppress(ProcessLookupError):
                     kill(self.pid, signal.SIGKILL)
 
-    def kill_asking(self) -> None:
-        """As `kill`, and have it say what it is in before: it has a moment for that, whatever it is in."""
+    def dump_stack_and_kill(self) -> None:
+        """Have it write its stack, and kill it after DUMP_SECONDS, whatever it is in."""
         if self.is_alive:
-            self.ask()
-            asyncio.get_running_loop().call_later(ASK_SECONDS, self.kill)
+            self.dump_stack()
+            asyncio.get_running_loop().call_later(DUMP_SECONDS, self.kill)
 
-    def ask(self) -> None:
-        """Have it say what it is in."""
-        self.was_asked = True
+    def dump_stack(self) -> None:
+        """Have it write its stack."""
+        self.was_dump_requested = True
         with contextlib.suppress(ProcessLookupError):
-            self._stacks.ask(self.pid)
+            self._stack_dump.request(self.pid)
 
     @property
-    def was_at(self) -> str:
-        """`function, file:line` of the handler's code, of `was_in`; empty where that is."""
-        return place_in(self.was_in, self._folder)
+    def last_place(self) -> str:
+        """Place in the handler's code, `function, file:line`, of `last_stack`; empty where that is."""
+        return place_in(self.last_stack, self._folder)
 
-    def _tell_read(self) -> None:
-        self.on_read()
-
-    def _tell_nonsense(self, why: str) -> None:
-        self.on_nonsense(why)
-
-    def _listen(self, kind: FrameKind, body: bytes) -> None:
+    def _take_frame(self, kind: FrameKind, body: bytes) -> None:
         if kind is FrameKind.SPARK_SESSION:
             self.spark_session_id = _session_id(body)
         else:
@@ -173,13 +172,16 @@ class WorkerProcess:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        self.kill()  # before the wait: until then the group's number is surely still its own
+        # Before the wait: until then the group's number is surely still its own.
+        self.kill()
         self._kills.release(self._index)
         code = self._popen.wait()
+        # What has left its group. Before its records go elsewhere: it may still work on them.
         kill_marked(self._mark)
         self._is_reaped = True
-        self.was_in = self._stacks.take()
+        self.last_stack = self._stack_dump.take()
         self._channel.drain_and_close()
+        # Before `exited`: what it still runs on Spark would go on beside the next delivery of its records.
         if self._end_session is None:
             self.exited.set_result(code)
         else:
@@ -225,7 +227,10 @@ def _spawn(
 
 
 def _to_write(fd: int, stack: contextlib.ExitStack) -> int | None:
-    """Where it leads, opened anew if it is a terminal: ours can read what is typed there. None: as it is."""
+    """Return a descriptor to where `fd` leads if that is a terminal, opened for writing only; None: as it is.
+
+    Through the processor's own descriptor a worker of another user could read what is typed there.
+    """
     if not os.isatty(fd):
         return None
     opened = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)

@@ -1,14 +1,22 @@
-"""What goes to one worker process: records of lanes, and what it is to do with them."""
+"""Frames to one worker process: runs of records, and what it is to do with what it holds."""
 
 import time
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from itertools import groupby
-from typing import Protocol
 
 from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import Buffer, FrameKind, RunHeader, WireRecord
+from headrace.runtime.wire.framing import Buffer, FrameKind, json_frame
+from headrace.runtime.wire.outcomes import encode_about
+from headrace.runtime.wire.records import (
+    RunHeader,
+    WireRecord,
+    encode_chunk,
+    encode_forget,
+    encode_recall,
+    encode_run,
+    encode_slice,
+)
 from headrace.runtime.wire.reply import encode_taken
 from headrace.runtime.wire.undecoded import ChunkCache
 from headrace.runtime.workers.in_flight import InFlight, RunningRecord
@@ -18,146 +26,146 @@ KEPT_SECONDS = 0.03
 
 
 Part = tuple[Lane, Sequence[WireRecord]]
-"""Of a batch: records of one lane, in one sequence. A lane may have several that follow each other."""
+"""Records of one lane in a batch, in one sequence. A lane may have several parts that follow each other."""
 
 
-class Sink(Protocol):
-    """A worker process, or what stands for one."""
-
-    def send(self, *data: Buffer) -> None:
-        """One or more frames, in pieces. Never blocks."""
-
-    def flush(self) -> None:
-        """Have what was sent leave now."""
-
-
-class NoSink:
-    """Where there is no process yet."""
-
-    def send(self, *data: Buffer) -> None:
-        """It is lost."""
-
-    def flush(self) -> None:
-        """Nothing waits."""
+def _discard(*_: Buffer) -> None:
+    """Send nothing: there is no process yet."""
 
 
 class FrameSender:
-    """Knows what its process has been told. Lost with it."""
+    """Sends to one process, and knows what it has been told; lost with the process."""
 
     def __init__(
-        self, worker_index: int, sink: Sink, in_flight: InFlight, lanes: MutableMapping[int, Lane]
+        self,
+        worker_index: int,
+        in_flight: InFlight,
+        lanes: MutableMapping[int, Lane],
+        send: Callable[..., None] = _discard,
+        flush: Callable[[], None] = _discard,
     ) -> None:
-        """Enters into `in_flight` what is sent, and into `lanes`, by id, what the process is told of."""
+        """Enters into `in_flight` what is sent, and into `lanes`, by id, what the process is told of.
+
+        `send` takes one or more frames, in pieces, and never blocks. `flush` has what was sent leave now.
+        """
+        self.send_frame = send
+        self.flush = flush
         self._worker_index = worker_index
         self._in_flight = in_flight
         self._lanes = lanes
-        self._kept: ChunkCache[int] = ChunkCache()
-        self._displaced_at = 0.0  # when a chunk was dropped that it wasn't done with
-        self._cancelled_at: dict[tuple[int, int], float] = {}  # by seq, and since when that runs
-        self.send_frame = sink.send
-        self.flush = sink.flush
+        self._cached_chunks: ChunkCache[int] = ChunkCache()
+        # When a chunk was dropped last that the process wasn't done with.
+        self._displaced_at = 0.0
+        # By seq and since when that runs: another delivery of the record has another seq.
+        self._cancelled_at: dict[tuple[int, int], float] = {}
 
     def send(self, lane: Lane, records: Sequence[WireRecord]) -> None:
-        """A run."""
+        """Send a run: records of one lane, all at the same attempt."""
         self.send_frame(*self._frames(lane, records))
 
     def send_batch(self, parts: Sequence[Part]) -> None:
-        """Records of several lanes, for one call of the handler."""
+        """Send records of several lanes, for one call of the handler."""
         first = self._in_flight.next_seq
         batch = range(first, first + sum(len(records) for _, records in parts))
         runs = [(lane, run) for lane, records in parts for run in by_attempt(lane, records)]
         frames = [frame for run in runs for frame in self._frames(*run, batch)]
+        # All in one write: the handler is called once the last run of the batch is there.
         self.send_frame(*frames)
 
     def suits(self, lane: Lane) -> bool:
-        """Whether its next records go without having a chunk sent again that the worker isn't done with.
+        """Whether the lane's next records displace no chunk that the process isn't done with.
 
-        That is put off for a while: a chunk that comes again is decoded again.
+        A chunk that is displaced is sent and decoded again. So that is put off, but for KEPT_SECONDS at most.
         """
         chunk = lane.next_chunk
         return (
             chunk is None
-            or self._kept.has_place_for(chunk.id, len(chunk.data))
+            or self._cached_chunks.has_place_for(chunk.id, len(chunk.data))
             or time.monotonic() - self._displaced_at > KEPT_SECONDS
         )
 
     def has_begun(self, chunk: Chunk) -> bool:
-        """The process has it, and is to have more of it."""
-        return chunk.id in self._kept
+        """Whether the process has this chunk, and is to have more records of it."""
+        return chunk.id in self._cached_chunks
 
     def recall(self, lane: Lane) -> None:
-        """Ask for what hasn't started of it."""
+        """Ask for the lane's records that haven't started: they come back as RETURNED."""
         lane.on_recalled()
-        self.send_frame(wire.encode_recall(lane.id))
+        self.send_frame(encode_recall(lane.id))
 
     def take_reply(self, lane: Lane, byte_count: int) -> None:
-        """So many bytes of the answer to its first record here were taken."""
+        """Say that so many bytes of the reply to the lane's first record here were taken."""
+        # A reply is of the first record of its lane: a request is a lane of one record.
         for run in self._in_flight.runs:
             if run.lane is lane:
                 self.send_frame(encode_taken(run.first_seq, byte_count))
                 break
 
     def forget(self, lane: Lane) -> None:
-        """It is over, and nothing of it is there."""
+        """Say that a lane is over; nothing of it may be in flight."""
         if self._lanes.pop(lane.id, None) is not None:
             self._in_flight.forget(lane)
-            self.send_frame(wire.encode_forget(lane.id))
+            self.send_frame(encode_forget(lane.id))
 
     def cancel(self, running: RunningRecord, why: str) -> float:
-        """Cancel the handler in this record, if it is still there. Idempotent; seconds since the first.
+        """Cancel the handler in this record, if it is still there. Return the seconds since the first call.
 
-        `why` begins the reason that the record fails with.
+        `why` begins the reason that the record fails with. Idempotent.
         """
+        # A seq is given once for each process, but the same call may be cancelled by two: the watchdog and a
+        # client that left.
         call, find = (running.seq, running.since_ns), self._in_flight.find
         if call not in self._cancelled_at:
-            held = {it: at for it, at in self._cancelled_at.items() if find(it[0]) is not None}
-            self._cancelled_at = {**held, call: time.monotonic()}
-            self.send_frame(wire.encode_about(FrameKind.CANCEL, running.seq, why))
+            # Those that have ended are dropped: nobody asks for them again.
+            still_there = {it: at for it, at in self._cancelled_at.items() if find(it[0]) is not None}
+            self._cancelled_at = {**still_there, call: time.monotonic()}
+            self.send_frame(encode_about(FrameKind.CANCEL, running.seq, why))
         return time.monotonic() - self._cancelled_at[call]
 
     def _frames(self, lane: Lane, records: Sequence[WireRecord], batch: range = range(0)) -> list[Buffer]:
+        # LANE once, before the first run: it says what the id stands for.
         frames = [] if lane.whole.id in self._lanes else [self._announce(lane.whole)]
+        # Before the frames leave: the lane must know where its records are.
         lane.on_sent(self._worker_index)
         has_more = self._in_flight.next_seq + len(records) < batch.stop
         header = self._in_flight.add(lane, records, batch, has_more=has_more)
         if isinstance(records, ChunkSlice):
             return [*frames, *self._slice(header, records)]
-        return [*frames, wire.encode_run(header, records)]
+        return [*frames, encode_run(header, records)]
 
     def _announce(self, lane: Lane) -> Buffer:
         self._lanes[lane.id] = lane
         about: dict[str, int | str] = {**lane.key._asdict(), "lane_id": lane.id}
+        # Left out where empty, as most are.
         if lane.source:
             about["source"] = lane.source
         if lane.log:
             about["log"] = lane.log
-        return wire.json_frame(FrameKind.LANE, about)
+        return json_frame(FrameKind.LANE, about)
 
     def _slice(self, header: RunHeader, records: ChunkSlice) -> Iterator[Buffer]:
-        """Behind its chunk, where the process doesn't keep that."""
+        """Yield a SLICE, behind its CHUNK where the process doesn't keep that."""
         chunk, first = records.chunk, records.offsets.start
         is_end = records.offsets.stop == chunk.first + chunk.count
-        if self._kept.get(chunk.id) is None:
-            if not self._kept.has_place_for(chunk.id, len(chunk.data)):
+        # The same calls as in the worker (worker/inbox.py), so both ends know what is kept there.
+        if self._cached_chunks.get(chunk.id) is None:
+            if not self._cached_chunks.has_place_for(chunk.id, len(chunk.data)):
                 self._displaced_at = time.monotonic()
-            self._kept.put(chunk.id, chunk.id, len(chunk.data))
-            yield wire.encode_chunk(len(chunk.data))
+            self._cached_chunks.put(chunk.id, chunk.id, len(chunk.data))
+            yield encode_chunk(len(chunk.data))
             yield chunk.data
         if is_end:
-            self._kept.drop(chunk.id)
-        yield wire.encode_slice(header, chunk.id, first - chunk.first, first, is_end=is_end)
+            self._cached_chunks.drop(chunk.id)
+        yield encode_slice(header, chunk.id, first - chunk.first, first, is_end=is_end)
 
 
 def by_attempt(lane: Lane, records: Sequence[WireRecord]) -> Iterator[Sequence[WireRecord]]:
-    """Runs of records that are at the same attempt."""
-    at = 0
-    for attempt_count in _alike(lane, records):
-        yield records[at : at + attempt_count]
-        at += attempt_count
-
-
-def _alike(lane: Lane, records: Sequence[WireRecord]) -> Sequence[int]:
-    """How many in each run."""
+    """Yield runs of records that are at the same attempt: a run has one attempt for all."""
     if not lane.has_failed:
-        return [len(records)]
-    return [len(list(run)) for _, run in groupby(records, key=lane.attempt)]
+        yield records
+        return
+    at = 0
+    for _, run in groupby(records, key=lane.attempt):
+        count = len(list(run))
+        yield records[at : at + count]
+        at += count

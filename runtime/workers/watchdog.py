@@ -1,4 +1,4 @@
-"""Limits on what a handler may take: `eventTimeout` and `resources.limits.memory`."""
+"""The watchdog of a trigger's workers: `eventTimeout` and `resources.limits.memory`."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,10 @@ from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.in_flight import RunningRecord
 
 _MEMORY_INTERVAL_SECONDS = 0.1
-# How long a cancelled handler may take to end, before its worker is killed.
+# Time that a cancelled handler has to end before its worker is killed.
 _CANCEL_SECONDS = 1.0
-_LATE = "it ran past eventTimeout"
-# To begin with what it was given. More than any machine has a process wait for its turn.
+_CANCEL_REASON = "it ran past eventTimeout"
+# Time to begin with what it was given: more than any machine has a process wait for its turn.
 BEGIN_SECONDS = 10.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -36,13 +36,14 @@ class Watchdog:
         self._workers = workers
         self._policy = policy
         self._on_timeout = on_timeout
-        self._late: set[tuple[int | None, int]] = set()  # processes, and records that were late there
+        # Pid and seq of records that were late.
+        self._late: set[tuple[int | None, int]] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        # By worker: its process and the seq that it was to begin with, and since when.
-        self._waits: dict[int, tuple[tuple[int | None, int] | None, float]] = {}
+        # By worker: its pid and the seq that it has to begin, and since when it has had to.
+        self._to_begin: dict[int, tuple[tuple[int | None, int] | None, float]] = {}
 
     def start(self) -> None:
-        """Nothing is watched that has no limit."""
+        """Start to watch what has a limit."""
         if self._policy.event_timeout_seconds is not None:
             self._tasks.append(
                 start_task(self._watch_time(self._policy.event_timeout_seconds), "eventTimeout")
@@ -51,50 +52,61 @@ class Watchdog:
             self._tasks.append(start_task(self._watch_memory(), "the memory limit"))
 
     async def stop(self) -> None:
-        """Idempotent."""
+        """Stop watching. Idempotent."""
         await end_tasks(self._tasks)
 
     async def _watch_time(self, limit_seconds: float) -> None:
-        """A call that starts after this look has time until `limit_seconds` from now: so long is slept."""
+        """Look at all workers, then sleep until the first of them may be late.
+
+        A call that starts after a look isn't late before `limit_seconds` from then: so long may be slept.
+        """
         reason = f"its handler ran past eventTimeout ({format_duration(limit_seconds)})"
         while True:
+            # One sleep for all workers: the first that may be late ends it.
             left = min(self._time_left(worker, limit_seconds, reason) for worker in self._workers)
             await asyncio.sleep(left)
 
     def _time_left(self, worker: WorkerHandle, limit_seconds: float, reason: str) -> float:
-        """Until this worker has to be looked at again, seconds. Acts where its time is up."""
+        """Return the seconds until this worker has to be looked at again. Acts where its time is up."""
         running = worker.running()
         if not running:
             return min(limit_seconds, self._time_left_to_begin(worker, limit_seconds))
-        self._waits.pop(worker.index, None)
+        self._to_begin.pop(worker.index, None)
         return min(self._time_left_of(it, worker, limit_seconds, reason) for it in running)
 
     def _time_left_of(
         self, running: RunningRecord, worker: WorkerHandle, limit_seconds: float, reason: str
     ) -> float:
-        """As above, of one record."""
+        """Return the seconds until this record has to be looked at again. Acts where its time is up."""
         # No more than the limit, whatever the process says since when it runs.
         left = min(limit_seconds, limit_seconds - running.seconds)
         if left > 0:
             return left
+        # An HTTP client has its answer now, whatever the handler still does.
         running.lane.on_cut_short("late")
+        # Counted once, also while a cancelled handler takes its time to end.
         if (call := (worker.pid, running.seq)) not in self._late:
             self._late = {it for it in self._late if it[0] != worker.pid or worker.can_cancel} | {call}
             self._on_timeout()
-        if worker.can_cancel and (waited := worker.outbox.cancel(running, _LATE)) < _CANCEL_SECONDS:
+        # An async handler is cancelled, so that others in its process go on. A sync one can only be killed.
+        if worker.can_cancel and (waited := worker.sender.cancel(running, _CANCEL_REASON)) < _CANCEL_SECONDS:
             return min(_CANCEL_SECONDS - waited, limit_seconds)
         # Another that runs beside it may be what lets it not go on.
         worker.kill(KillReason(running.seq, reason, is_certain=worker.in_flight.seats == 1), cause="timeout")
         return limit_seconds
 
     def _time_left_to_begin(self, worker: WorkerHandle, limit_seconds: float) -> float:
-        """As above, where it runs nothing: what doesn't hear of its records never runs past the limit."""
+        """Return the seconds until a worker that runs nothing has to be looked at again.
+
+        One that never begins what it was given would never run past the limit: it is replaced.
+        """
         limit_seconds = max(limit_seconds, BEGIN_SECONDS)
         runs, now = worker.in_flight.runs, time.monotonic()
         waits_for = (worker.pid, runs[0].first_seq) if runs else None
-        before, since = self._waits.get(worker.index, (None, now))
+        before, since = self._to_begin.get(worker.index, (None, now))
+        # It has begun something since the last look, or has nothing to begin: its time starts anew.
         if waits_for is None or waits_for != before:
-            self._waits[worker.index] = waits_for, now
+            self._to_begin[worker.index] = waits_for, now
         elif now - since >= limit_seconds:
             worker.replace(f"it was given records, and has begun none within {limit_seconds:g} s", "silent")
         else:
@@ -108,7 +120,7 @@ class Watchdog:
             await asyncio.sleep(_MEMORY_INTERVAL_SECONDS)
 
     def look_at_memory(self, worker: WorkerHandle) -> None:
-        """Kill it where it uses too much. What it runs may be to blame; if it runs nothing, nobody is."""
+        """Kill a worker that uses too much memory. What it runs is a suspect, if anything."""
         limit_bytes = self._policy.memory_limit_bytes
         used_bytes = resident_bytes(worker.pid) if limit_bytes is not None and worker.pid is not None else 0
         if limit_bytes is None or used_bytes <= limit_bytes:
@@ -125,7 +137,7 @@ class Watchdog:
 
 
 def resident_bytes(pid: int) -> int:
-    """Of one process; 0 where it is gone."""
+    """Return the memory of one process that is in RAM; 0 where it is gone."""
     with contextlib.suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE_BYTES
     return 0

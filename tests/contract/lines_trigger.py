@@ -11,7 +11,7 @@ from headrace.runtime.config.shared_attributes import OnFailureSettings
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.config.trigger_kinds import TriggerKind
-from headrace.runtime.dispatch.interface import NoFeed
+from headrace.runtime.dispatch.interface import Feed
 from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
@@ -47,7 +47,7 @@ class Line(NamedTuple):
 LINES = TriggerKind(kind="lines", Settings=LinesSettings, trigger="lines_trigger:LinesTrigger")
 
 
-class LinesTrigger(NoFeed, Trigger):
+class LinesTrigger(Feed, Trigger):
     """Beside FILE.txt, FILE.offset says which lines are done."""
 
     @staticmethod
@@ -68,7 +68,7 @@ class LinesTrigger(NoFeed, Trigger):
         self._dispatch = dispatch
         self._partitions: list[AssignedPartition] = []
         self._is_stopped = asyncio.Event()
-        dispatch.connect(self)  # as a Feed: `commit` below, and for the rest what NoFeed says
+        dispatch.connect(self)  # as a Feed: `commit` below, and for the rest what Feed says
 
     async def run(self) -> None:
         """Wait for the folder, then read what grows in its files, and commit what is done."""
@@ -78,7 +78,7 @@ class LinesTrigger(NoFeed, Trigger):
             for partition in self._partitions:
                 lines = self._path(partition, ".txt").read_bytes().split(b"\n")[:-1]
                 first = partition.ledger.position
-                new = [Line(first + i, line) for i, line in enumerate(lines[first:][: partition.room])]
+                new = [Line(first + i, line) for i, line in enumerate(lines[first:][: partition.to_fetch])]
                 if new:
                     self._dispatch.add(partition, new)
             self._dispatch.dispatch()

@@ -18,7 +18,7 @@ _NO_POSTGRESQL = "no PostgreSQL: apt-get install postgresql"
 
 @pytest.fixture(scope="module")
 def session(spark: SharedSpark) -> Iterator[SparkSession]:
-    """As a worker has it."""
+    """Spark session as a worker has it."""
     environment = dict(os.environ)
     worker = WorkerSpark(spark.link.session_url, str(uuid.uuid4()), {}, __name__, lambda _: None)
     yield worker.session

@@ -119,7 +119,7 @@ def test_other_databases_are_refused() -> None:
 
 
 class Frame:
-    """What a DataFrame gives."""
+    """A frame with what write_table uses of a DataFrame."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table

@@ -22,7 +22,7 @@ from spark import SharedSpark
 from headrace.functions.spark.temporary_folder import sweep
 from headrace.functions.spark_pipeline.handler import Pipeline
 from headrace.functions.spark_pipeline.settings import PipelineError, read_settings
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 
 FOLDER = ROOT / "functions/spark_pipeline"
 SCHEMA = "id STRING, country STRING, amount DOUBLE, at TIMESTAMP"

@@ -5,6 +5,7 @@ import configparser
 import re
 from collections import Counter
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
@@ -14,12 +15,24 @@ from root import ROOT, tracked_files
 SOURCES = ("runtime", "triggers", "functions", "specs", "examples")
 CODE = ("headrace", "runtime", "triggers", "functions")
 _MOST_FILES = 25
+_MOST_LINES = 400
 _MOST_METHODS = 25
 _MOST_PARAMETERS = 8
 # One argument for each option of `headrace run`, and for each setting that a trial knows.
 _ONE_PER_OPTION = (("runtime/cli/", "run"), ("runtime/testing/run_handler.py", "run_handler"))
 # These re-export what users import.
 _USERS_IMPORT_FROM = ("headrace/__init__.py", "functions/spark/__init__.py")
+_NAME_THEIR_EXTRA = tuple(
+    f"functions/{name}/__init__.py" for name in ("long_tasks", "model_metrics", "run_tracking")
+)
+_MADE_BY_PROTOC = "_pb2.py"
+# Classes of one name that a reader can't take for each other, each with its reason.
+_ONE_NAME_FOR_TWO: dict[str, str] = {}
+# With one of these in front, a sentence can't be understood without the code around it.
+_POINTING = re.compile(
+    r"(All|And|As|At|By|From|Here|In|Its?|None|Nothing|Of|On|Once|One|So|That|Their|There|These|They|This|Those|To"
+    r"|What|Where|Which|Who|With)\b"
+)
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -142,11 +155,45 @@ def test_a_package_has_few_enough_files_to_be_read_as_a_list() -> None:
     assert {str(folder): count for folder, count in folders.items() if count > _MOST_FILES} == {}
 
 
+def test_no_file_is_too_long_to_be_read_at_once() -> None:
+    lengths = {path: len((ROOT / path).read_text().splitlines()) for path, _ in modules()}
+    assert {path: lines for path, lines in lengths.items() if lines > _MOST_LINES} == {}
+
+
+def test_one_name_is_one_class() -> None:
+    homes: dict[str, list[str]] = {}
+    for path, tree in modules():
+        if path.startswith(("runtime/", "triggers/")):
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(path)
+    twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert {name: paths for name, paths in twice.items() if name not in _ONE_NAME_FOR_TWO} == {}
+    assert _ONE_NAME_FOR_TWO.keys() <= twice.keys()
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Pairs of where a docstring stands, as `path:line`, and its text."""
+    for path, tree in modules():
+        if path.endswith(_MADE_BY_PROTOC):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node)
+                if text:
+                    yield f"{path}:{getattr(node, 'lineno', 1)}", text
+
+
+def test_a_docstring_is_understood_without_the_code_around_it() -> None:
+    pointing = [f"{place}: {text.splitlines()[0]}" for place, text in docstrings() if _POINTING.match(text)]
+    assert pointing == []
+
+
 def test_a_package_says_what_it_is_and_has_no_code_in_its_init() -> None:
     talking = [
         path
         for path, tree in modules()
-        if path.endswith("/__init__.py") and path not in _USERS_IMPORT_FROM
+        if path.endswith("/__init__.py") and path not in _USERS_IMPORT_FROM + _NAME_THEIR_EXTRA
         if not all(
             isinstance(node, ast.Expr) and node is tree.body[0] and ast.get_docstring(tree)
             for node in tree.body
@@ -171,6 +218,13 @@ def imports() -> grimp.ImportGraph:
     return grimp.build_graph("headrace")
 
 
+def test_no_files_import_each_other(imports: grimp.ImportGraph) -> None:
+    sorter = TopologicalSorter(
+        {module: imports.find_modules_directly_imported_by(module) for module in imports.modules}
+    )
+    sorter.prepare()  # raises CycleError, which names the files
+
+
 def test_no_two_packages_import_each_other(imports: grimp.ImportGraph) -> None:
     packages = {module for module in imports.modules if imports.find_children(module)}
     pairs = {
@@ -178,11 +232,7 @@ def test_no_two_packages_import_each_other(imports: grimp.ImportGraph) -> None:
         for module in imports.modules
         for imported in imports.find_modules_directly_imported_by(module)
     }
-    assert [
-        pair
-        for pair in pairs
-        if pair[0] < pair[1] and pair[::-1] in pairs and not pair[1].startswith(pair[0])
-    ] == []
+    assert [pair for pair in pairs if pair[0] < pair[1] and pair[::-1] in pairs] == []
 
 
 def package_of(module: str, packages: set[str]) -> str:

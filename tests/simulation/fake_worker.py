@@ -10,13 +10,13 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, NoReturn, Protocol
 
-from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.framing import Buffer, FrameKind, frame, split_frames
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
-from headrace.runtime.wire.records import Buffer, FrameKind
 from headrace.runtime.wire.start import WorkerStart, decode_start, encode_start
 from headrace.runtime.worker.api.context import Platform
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
+from headrace.runtime.worker.concurrent_calls import ConcurrentCalls
 from headrace.runtime.worker.frame_handler import handle_frame
 from headrace.runtime.worker.handler import Handler
 from headrace.runtime.worker.loop import WorkerLoop
@@ -89,10 +89,11 @@ class _Loop(WorkerLoop):
         return self._context.platform
 
     async def serve(self, process: "FakeProcess") -> None:
-        if self._at_once is not None:
-            await self._at_once.serve()
+        if isinstance(self._calls, ConcurrentCalls):
+            await self._calls.serve()
+            return
         while not (process.is_dead or self.inbox.is_finished):
-            if (work := self._next_work()) is not None:
+            if (work := self._calls.next_work()) is not None:
                 await work
             else:
                 process.news.clear()
@@ -102,32 +103,31 @@ class _Loop(WorkerLoop):
         """What it still does touches nobody: it is dead."""
         self._slot.abandon()
         self.inbox.abandon()
-        for task in self._at_once._runs.values() if self._at_once is not None else ():
+        for task in self._concurrent._runs.values() if self._concurrent is not None else ():
             task.cancel()
 
     def current_seq(self) -> int:
         """Of the record whose handler asks; -1 where they are handled one after another."""
-        calls = self._at_once._calls if self._at_once is not None else {}
+        calls = self._concurrent._calls if self._concurrent is not None else {}
         task = asyncio.current_task()
         return next((seq for seq, call in calls.items() if call.task is task), -1)
 
     def unsaid(self) -> set[int] | None:
         """Of what its processor hasn't heard that it has ended, where several run; None where none do."""
-        if self._at_once is None:
+        if self._concurrent is None:
             return None
-        return {seq for seq, _ in self._at_once._ended} | self._at_once._calls.keys()
+        return {seq for seq, _ in self._concurrent._ended} | self._concurrent._calls.keys()
 
 
 class FakeProcess:
     """In the place of a WorkerProcess."""
 
-    was_in = was_at = ""
-    was_asked = False
+    last_stack = last_place = ""
+    was_dump_requested = False
 
     def __init__(
         self,
         start: WorkerStart,
-        on_frame: OnFrame,
         lease: Lease,
         machine: Machine,
         end_session: EndSession | None = None,
@@ -138,14 +138,14 @@ class FakeProcess:
         self.spark_session_id = start.spark_session_id
         self.slot = ProgressSlot.create(lease, start.places)
         self.exited: asyncio.Future[int] = self._loop.create_future()
-        self.on_read: Callable[[], None] = lambda: None
         self.is_alive, self.is_dead, self.is_loaded = True, False, False
         self.news = asyncio.Event()
         self.worker: _Loop
         self._machine = machine
         self._lease, self._last_sweep = lease, lease.kills.last_sweep
         self._end_session = end_session
-        self._on_frame = on_frame
+        self._on_frame: OnFrame
+        self._on_read: Callable[[], None]
         self._unsent, self._heard, self._said = bytearray(), bytearray(), bytearray()
         self._down, self._up = _Pipe(machine, self._hear), _Pipe(machine, self._tell)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -156,6 +156,11 @@ class FakeProcess:
         return f"worker {self.index}, process {self.pid}"
 
     # ---- for its processor: as WorkerProcess says
+
+    def listen(
+        self, on_frame: OnFrame, on_read: Callable[[], None], on_violation: Callable[[str], None]
+    ) -> None:
+        self._on_frame, self._on_read = on_frame, on_read
 
     @property
     def is_swept(self) -> bool:
@@ -181,17 +186,17 @@ class FakeProcess:
         if self.is_alive:
             self._loop.call_later(self._machine.latency(), self.die)
 
-    def kill_asking(self) -> None:
+    def dump_stack_and_kill(self) -> None:
         self.kill()
 
-    def ask(self) -> None:
+    def dump_stack(self) -> None:
         """It says nothing of itself."""
 
     def _tell(self, data: bytes) -> None:
         self._said += data
-        for kind, body in wire.split_frames(self._said):
+        for kind, body in split_frames(self._said):
             self._on_frame(kind, body)
-        self.on_read()
+        self._on_read()
 
     # ---- inside
 
@@ -237,7 +242,7 @@ class FakeProcess:
     def _hear(self, data: bytes) -> None:
         self._heard += data
         with suppress(DeadError):  # where it had to answer
-            for kind, body in wire.split_frames(self._heard):
+            for kind, body in split_frames(self._heard):
                 if self.is_dead:
                     return
                 if kind is FrameKind.START:
@@ -249,14 +254,14 @@ class FakeProcess:
     def _begin(self, start: WorkerStart) -> None:
         slot = ProgressSlot(self.slot.fd, self._lease, self.end)
         assert isinstance(self._loop, WorkerEventLoop)
-        self.worker = _Loop(_Link(self), slot, start, self._loop)
+        self.worker = _Loop(self.say, slot, start, self._loop)
         self.run(self._live())
 
     async def _live(self) -> None:
         machine = self._machine
         await asyncio.sleep(machine.load_seconds())
         self.worker.use(Handler(self._call, is_async=True), None)
-        self.say(wire.frame(FrameKind.READY, bytes([machine.is_async])))
+        self.say(frame(FrameKind.READY, bytes([machine.is_async])))
         self.is_loaded = True
         await self.worker.serve(self)
         self.die(0)
@@ -278,10 +283,3 @@ class FakeProcess:
             await end_session(self.spark_session_id)
         finally:
             self.exited.set_result(code)
-
-
-class _Link:
-    """Keeps Sender."""
-
-    def __init__(self, process: FakeProcess) -> None:
-        self.send = process.say

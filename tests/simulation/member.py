@@ -13,7 +13,6 @@ from group import Group, shown_id
 from model_client import ModelTransactions
 from shape import Shape
 
-from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.batch_scheduler import BatchScheduler
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
@@ -21,13 +20,13 @@ from headrace.runtime.partitions.flow_control import StreamLimits
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, Encoded
-from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, DeliveryReport, Outgoing
 from headrace.runtime.partitions.partition import AssignedPartition
-from headrace.runtime.streams.assignment import Assignment, StartOffsets
+from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.offset_store import CommitRefusedError
+from headrace.runtime.streams.stream import StartOffsets
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.produce import Message
+from headrace.runtime.wire.produce import DeliveryCallback, DeliveryReport, Message, Outgoing
 from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
 from headrace.runtime.workers.process import WorkerProcess
@@ -79,13 +78,10 @@ class Member:
         self._positions: dict[PartitionKey, int] = {}
         self._ids: dict[PartitionKey, int] = {}  # of the topics whose logs are read
         self._lease = Lease.create(shape.workers)
-        is_static = shape.policy.worker_allocation_mode == "static"
-        allocator: Allocator = StaticAllocator(shape.workers) if is_static else PoolAllocator()
         metrics = TriggerMetrics(_METRICS, "", "f", "kafka-cluster", "t")
         self.dispatcher = Dispatcher(
             shape.workers,
             self._spawn,
-            allocator,
             shape.policy,
             metrics,
             self._lease,
@@ -328,7 +324,7 @@ class Member:
             if self.shape.delivery == "ranges":
                 self.dispatcher.extend(partition, self.group.end_of(key))
                 continue
-            while (room := partition.room) and self.rng.random() < 0.9:
+            while (room := partition.to_fetch) and self.rng.random() < 0.9:
                 found = self.group.fetch(key, self._positions[key], self.rng.randint(1, room))
                 if not found:
                     self._positions[key] = max(self._positions[key], self.group.end_of(key))
@@ -339,7 +335,7 @@ class Member:
 
     # ---- processes
 
-    def _spawn(self, index: int, on_frame: Any) -> WorkerProcess:
+    def _spawn(self, index: int) -> WorkerProcess:
         policy = self.shape.policy
         start = WorkerStart(
             folder="",
@@ -359,7 +355,7 @@ class Member:
             event=policy.event or STREAM_EVENT,
             spark_session_id=str(UUID(int=self.rng.getrandbits(128))) if self.shape.has_sessions else "",
         )
-        process = FakeProcess(start, on_frame, self._lease, self._machine, self._end_session)
+        process = FakeProcess(start, self._lease, self._machine, self._end_session)
         self.processes[index] = process
         return cast("WorkerProcess", process)
 
@@ -372,11 +368,10 @@ class Member:
     def idle_and_open(self) -> set[tuple[int, int | None]]:
         """Lanes that wait although a worker that may have them does nothing."""
         dispatcher = self.dispatcher
-        hand_out = dispatcher._hand_out
-        planning = hand_out._planning if isinstance(hand_out, BatchScheduler) else {}
-        told = (
-            hand_out._plans._told if isinstance(hand_out, BatchScheduler) else set()
-        )  # by a commit under way
+        scheduler = dispatcher._scheduler
+        planning = scheduler._planning if isinstance(scheduler, BatchScheduler) else {}
+        # What a commit under way tells of:
+        told = scheduler._plans._in_commit if isinstance(scheduler, BatchScheduler) else set()
         free = {w.index for w in dispatcher.workers if w.is_ready and not w.in_flight.runs} - planning.keys()
         if self._lease.is_over or not free:
             return set()

@@ -25,7 +25,7 @@ def without_reason(dispatcher: Dispatcher) -> Iterator[Standing]:
                     yield lane.id, f"offset {lane.buffer.next_offset} waits, {lane.state.value}"
             elif lane.state.waits_for_a_record and not (lane.buffer.count or partition.fetched_before):
                 yield lane.id, f"it waits for a record that isn't here, {lane.state.value}"
-        unacked = partition.unacked
+        unacked = partition.awaiting_ack
         if unacked.has_orphans and not partition.lane.out_count and partition.lane.state is _S.ACTIVE:
             yield partition.lane.id, "what is to come again isn't fetched"
         if nowhere := _nowhere(partition):
@@ -42,7 +42,7 @@ def _is_explained(dispatcher: Dispatcher, partition: AssignedPartition, lane: Pa
             return True  # the batch that it is in is looked at as such
         case _S.ACTIVE:
             is_full = partition.lane.out_count > 0 or bool(dispatcher.limit_of(partition))
-            return is_full or partition.unacked.has_orphans
+            return is_full or partition.awaiting_ack.has_orphans
     return False  # what is returning is in flight
 
 
@@ -51,7 +51,7 @@ def _nowhere(partition: AssignedPartition) -> int:
     if partition.lane.buffer.holds_ranges:
         return 0
     waiting = sum(lane.buffer.count + sum(map(len, lane._returned)) for lane in partition.lane.parts)
-    known = waiting + partition.lane.out_count + len(partition.unacked)
+    known = waiting + partition.lane.out_count + len(partition.awaiting_ack)
     return max(0, partition.ledger.open_count - known)
 
 

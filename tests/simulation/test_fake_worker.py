@@ -13,9 +13,10 @@ from fake_worker import FakeProcess
 from virtual_time import in_virtual_time
 from worker_bench import Record, until
 
-from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.framing import FrameKind, frame, json_frame
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.records import FrameKind, RunHeader
+from headrace.runtime.wire.outcomes import decode_failed, decode_progress, decode_returned, encode_about
+from headrace.runtime.wire.records import RunHeader, encode_chunk, encode_recall, encode_run, encode_slice
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.workers.process import WorkerProcess
 
@@ -84,11 +85,11 @@ class Machine:
 
 def run(first_seq: int, *bodies: bytes, epoch: int = 0, first: int = 0, has_more: bool = False) -> bytes:
     header = RunHeader(1, epoch, first_seq, 1, len(bodies), has_more)
-    return wire.encode_run(header, [Record(first + at, body) for at, body in enumerate(bodies)])
+    return encode_run(header, [Record(first + at, body) for at, body in enumerate(bodies)])
 
 
-LANE = wire.json_frame(FrameKind.LANE, {"lane_id": 1, "topic": "t", "partition": 0})
-OWNED = wire.json_frame(FrameKind.OWNED, {"t": {0: ":0"}})
+LANE = json_frame(FrameKind.LANE, {"lane_id": 1, "topic": "t", "partition": 0})
+OWNED = json_frame(FrameKind.OWNED, {"t": {0: ":0"}})
 
 
 async def done(process: Process, seq: int) -> None:
@@ -103,19 +104,19 @@ async def one_by_one(process: Process, said: Said) -> None:
     await done(process, 10)
     slice_header = RunHeader(1, 1, 10, 1, 2)
     chunk = undecoded(6, 3).chunk
-    process.send(wire.encode_chunk(len(chunk.data)), chunk.data)
-    process.send(wire.encode_slice(slice_header, chunk.id, 1, 7, is_end=True))
+    process.send(encode_chunk(len(chunk.data)), chunk.data)
+    process.send(encode_slice(slice_header, chunk.id, 1, 7, is_end=True))
     await done(process, 12)
     process.send(run(12, b"wait", b"", b"", epoch=1, first=9), run(15, b"", epoch=1, first=12))
     await until(lambda: process.slot.read().is_running)
-    process.send(wire.encode_recall(1))
+    process.send(encode_recall(1))
     await until(lambda: FrameKind.RETURNED in {kind for kind, _ in said[-1:]})
-    process.send(wire.encode_about(FrameKind.CANCEL, 12, "it took long"))
+    process.send(encode_about(FrameKind.CANCEL, 12, "it took long"))
     await done(process, 13)
 
 
 async def stops(process: Process, said: Said) -> None:
-    process.send(OWNED, LANE, run(0, b"", b""), wire.frame(FrameKind.STOP))
+    process.send(OWNED, LANE, run(0, b"", b""), frame(FrameKind.STOP))
 
 
 async def dies(process: Process, said: Said) -> None:
@@ -133,20 +134,19 @@ async def in_batches(process: Process, said: Said) -> None:
     await done(process, 4)
     process.send(run(4, b"", b"raise", first=4))
     await done(process, 6)
-    process.send(wire.frame(FrameKind.STOP))
+    process.send(frame(FrameKind.STOP))
 
 
-async def heard_of(
-    spawn: Callable[[Callable[[FrameKind, bytes], None]], Process], orders: Orders
-) -> tuple[Said, Any]:
+async def heard_of(spawn: Callable[[], Process], orders: Orders) -> tuple[Said, Any]:
     """All that a process says, and how it was when it ended."""
     said: Said = []
-    process = spawn(lambda kind, body: said.append((kind, plain(kind, body))))
+    process = spawn()
+    process.listen(lambda kind, body: said.append((kind, plain(kind, body))), lambda: None, lambda _: None)
     await until(lambda: said)
     await orders(process, said)
     if not process.exited.done() and orders is one_by_one:
         await until(lambda: said[-1][0] is FrameKind.PROGRESS)
-        process.send(wire.frame(FrameKind.STOP))
+        process.send(frame(FrameKind.STOP))
     code = await asyncio.shield(process.exited)
     progress, acked = process.slot.read(), process.slot.acks.read()
     process.slot.close()
@@ -159,13 +159,13 @@ async def heard_of(
 def plain(kind: FrameKind, body: bytes) -> Any:
     """Without times, and without what only says where the handler's file is."""
     if kind is FrameKind.PROGRESS:
-        seq, _, count, _ = wire.decode_progress(body)
+        seq, _, count, _ = decode_progress(body)
         return seq, count
     if kind is FrameKind.FAILED:
-        first, end, is_named, reason = wire.decode_failed(body)
+        first, end, is_named, reason = decode_failed(body)
         return first, end, is_named, reason.splitlines()[0], reason.splitlines()[-1]
     if kind is FrameKind.RETURNED:
-        return wire.decode_returned(body)
+        return decode_returned(body)
     return body
 
 
@@ -184,12 +184,8 @@ def test_a_simulated_worker_says_what_a_real_one_says(orders: Orders, tmp_path: 
         is_batch=orders is in_batches,
         decoder="headrace.triggers.kafka.format.decoder:decode",
     )
-    real = asyncio.run(
-        heard_of(lambda on_frame: WorkerProcess(start, os.environ, on_frame, Lease.create(1)), orders)
-    )
-    played = in_virtual_time(
-        lambda: heard_of(lambda on_frame: FakeProcess(start, on_frame, Lease.create(1), Machine()), orders)
-    )
+    real = asyncio.run(heard_of(lambda: WorkerProcess(start, os.environ, Lease.create(1)), orders))
+    played = in_virtual_time(lambda: heard_of(lambda: FakeProcess(start, Lease.create(1), Machine()), orders))
     assert played == real
     assert {kind for kind, _ in real[0]} >= {
         FrameKind.READY,

@@ -250,7 +250,7 @@ class World:
             halted = self._halted_lanes(partition)
             held = {record.offset for lane in halted for record in lane.buffer}
             is_full = (
-                bool(held) and len(held) >= partition.bounds.waiting
+                bool(held) and len(held) >= partition.limit.waiting
             )  # then nothing more is fetched, by rule
             offsets = [] if is_full else [it for it in offsets if it not in held]
         elif partition is not None and self._has_halted_by_rule(partition):

@@ -21,7 +21,7 @@ from function_files import KINDS, SPECS
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.errors import ConfigError
 
 MOST_SECONDS = 0.1

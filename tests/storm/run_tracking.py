@@ -45,15 +45,15 @@ PATIENCE_SECONDS = 900.0
 SLOW_CONTROL = f"""
 import time
 from headrace.functions.run_tracking.handler import handler, init_context
-from headrace.functions.run_tracking.control import part
+from headrace.functions.run_tracking.control import service
 
-own = part.read_event
+own = service.read_event
 
 def slow(body):
     time.sleep({SLOW_SECONDS})
     return own(body)
 
-part.read_event = slow
+service.read_event = slow
 """
 
 

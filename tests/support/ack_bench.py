@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from worker_bench import QUICK_RETRIES, Bench, until
 
 from headrace.runtime.config.delivery_policy import AckMode, BatchPolicy, DeliveryPolicy
-from headrace.runtime.dispatch.interface import NoFeed
+from headrace.runtime.dispatch.interface import Feed
 from headrace.runtime.partitions.partition import AssignedPartition
 
 DISABLE = DeliveryPolicy(failure=QUICK_RETRIES)
@@ -80,7 +80,7 @@ async def handled(b: Bench, count: int) -> None:
 
 
 @dataclass
-class Ends(NoFeed):
+class Ends(Feed):
     """A source whose partitions all end at `end`."""
 
     end: int

@@ -21,7 +21,7 @@ from http_function import http_function
 from headrace.functions.run_tracking.frontier import service
 from headrace.functions.run_tracking.settings import read_settings
 from headrace.runtime.admin import server as admin
-from headrace.runtime.embedded.v3io import listening
+from headrace.runtime.embedded.v3io import api
 from headrace.runtime.embedded.v3io.api import AccessKey, Api
 from headrace.runtime.embedded.v3io.store import open_store
 from headrace.runtime.tasks import start_task
@@ -67,7 +67,7 @@ async def v3io(folder: Path) -> AsyncIterator[tuple[str, Done]]:
         return store.database.execute("SELECT folder, name FROM nodes").fetchall()
 
     before = names()
-    serving = start_task(listening.serve(Api(store, AccessKey("")), 0, ended), "the server")
+    serving = start_task(api.serve(Api(store, AccessKey("")), 0, ended), "the server")
     yield await urls, lambda: [name for name in names() if name not in before]
     ended.set()
     await serving
@@ -110,7 +110,7 @@ SERVERS = {"http": http, "admin": admin_of_a_run, "v3io": v3io, "frontier": fron
 
 
 async def main(kind: str, folder: str) -> None:
-    trigger.IDLE_SECONDS = admin.IDLE_SECONDS = listening._IDLE_SECONDS = IDLE_SECONDS
+    trigger.IDLE_SECONDS = admin.IDLE_SECONDS = api._IDLE_SECONDS = IDLE_SECONDS
     cast("Any", service).Limits = partial(Limits, idle_seconds=IDLE_SECONDS)
     limits.RATE_SECONDS = RATE_SECONDS
     async with SERVERS[kind](Path(folder)) as (url, done):

@@ -82,7 +82,7 @@ class Backend:
         self._context = SimpleNamespace(
             user_data=SimpleNamespace(), logger=logger, Response=nuclio_sdk.Response, produce=self._produce
         )
-        self._context.user_data.site = BackendState(self._context, self.settings, engine, self.blobs)
+        self._context.user_data.state = BackendState(self._context, self.settings, engine, self.blobs)
 
     def ask(self, method: str, path: str, /, body: Any = b"", **fields: str) -> Any:
         return service.handle(self._context, Request(method, path, fields, body))

@@ -11,7 +11,7 @@ from pathlib import Path
 from worker_bench import QUICK_RETRIES, Bench, bench, records
 
 from headrace.runtime.config.delivery_policy import AckMode, BatchPolicy, DeliveryPolicy, FailurePolicy
-from headrace.runtime.dispatch.interface import NoFeed
+from headrace.runtime.dispatch.interface import Feed
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
@@ -35,7 +35,7 @@ Seen = tuple[int, int, int]  # partition, offset, attempt
 
 
 @dataclass
-class Commits(NoFeed):
+class Commits(Feed):
     """A source that keeps what it was asked to commit, and answers when and what it is told to."""
 
     commits: list[dict[int, Checkpoint]] = field(default_factory=list)

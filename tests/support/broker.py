@@ -17,7 +17,7 @@ from headrace.runtime.embedded.kafka.security import BrokerSecurity
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
 
-NO_GUARDS = BrokerSecurity()
+NO_SECURITY = BrokerSecurity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ def _container() -> Iterator[Broker]:
 
 
 @contextmanager
-def embedded(guards: BrokerSecurity = NO_GUARDS, **topics: int) -> Iterator[EmbeddedKafka]:
+def embedded(security: BrokerSecurity = NO_SECURITY, **topics: int) -> Iterator[EmbeddedKafka]:
     """A broker of one's own, with topics of so many partitions. Without a running loop."""
-    kafka = EmbeddedKafka(guards=guards)
+    kafka = EmbeddedKafka(security=security)
     asyncio.run(kafka.start())
     try:
         if topics:

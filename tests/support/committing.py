@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -14,10 +13,12 @@ from aiokafka.errors import (
 )
 
 from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
+from headrace.runtime.partitions.flow_control import FlowLimit
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text
-from headrace.runtime.partitions.offsets.pending_produces import PendingProduces
+from headrace.runtime.partitions.partition import AssignedPartition
+from headrace.runtime.partitions.record_buffer import RecordBuffer
 from headrace.runtime.streams.committer import Committer
 from headrace.triggers.kafka.client.commits import (
     PartitionsRefusedError,
@@ -25,26 +26,28 @@ from headrace.triggers.kafka.client.commits import (
     tell_partitions_apart,
 )
 from headrace.triggers.kafka.client.internals import generation
-from headrace.triggers.kafka.group.offsets import GroupOffsets
-from headrace.triggers.kafka.start_offsets import GroupTopics
+from headrace.triggers.kafka.group.offsets import GroupOffsets, GroupTopics
 
 TP = TopicPartition("t", 0)
 KEY = PartitionKey("t", 0)
 
 
-@dataclass
-class Partition:
-    """What a committer reads of an assigned partition."""
+class Partition(AssignedPartition):
+    """One whose checkpoint a test says."""
 
-    topic: str
-    partition: int
-    checkpoint: Checkpoint
-    is_replaced: bool = False
-    held: PendingProduces = field(default_factory=PendingProduces)
+    def __init__(self, topic: str, partition: int, checkpoint: Checkpoint) -> None:
+        super().__init__(
+            PartitionKey(topic, partition), Checkpoint(checkpoint.offset), FlowLimit.of(1), RecordBuffer()
+        )
+        self._said = checkpoint
 
     @property
-    def key(self) -> PartitionKey:
-        return PartitionKey(self.topic, self.partition)
+    def checkpoint(self) -> Checkpoint:
+        return self._said
+
+    @checkpoint.setter
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._said = checkpoint
 
 
 class Coordinator:

@@ -79,8 +79,9 @@ class CoordinatorModel:
             member.pending = frozenset()
         if going := member.assigned - target:
             member.assigned &= target
-            member.pending = going
-            return
+            if owned is None or owned & going:
+                member.pending = going
+                return
         taken = {it for other in self.members.values() for it in other.assigned | other.pending}
         member.assigned |= target - (taken - member.assigned)
         if member.epoch != self.epoch:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from worker_bench import QUICK, QUICK_RETRIES, Bench
 
 from headrace.runtime.config.delivery_policy import DeliveryPolicy, Then
-from headrace.runtime.dispatch.interface import NoFeed
+from headrace.runtime.dispatch.interface import Feed
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
@@ -21,7 +21,7 @@ FAILS_AT_5 = """
 """
 
 
-class Journal(NoFeed):
+class Journal(Feed):
     """Keeps what it was asked for. `gate` holds up its answers; while `is_away` nothing is committed."""
 
     def __init__(self) -> None:

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from root import ROOT
 
-from headrace.runtime.config.function import FunctionSpec, load_function
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.config.trigger_kinds import TriggerKind
 from headrace.runtime.errors import ConfigError
 from headrace.triggers.kafka.kind import KAFKA

@@ -108,13 +108,13 @@ class GoMember:
             return False
         sessions, shards = found
         text = {"state": encoded(sessions)}
-        if await put_attributes(client, PLACE.beside(state_name(GROUP)), text, state.condition):
+        if await put_attributes(client, PLACE.item_path(state_name(GROUP)), text, state.condition):
             return False
         self.shards = shards
         return True
 
     async def _consume(self, client: V3ioClient, shard: int) -> None:
-        path, name = PLACE.beside(shard), sequence_attribute(GROUP)
+        path, name = PLACE.item_path(shard), sequence_attribute(GROUP)
         while (item := await get_item(client, path, (name,))) is None:
             await asyncio.sleep(_POLL_SECONDS)
         at = {"StartingSequenceNumber": item[name] + 1} if name in item else {}

@@ -13,7 +13,7 @@ import aiohttp
 import yaml
 from worker_bench import PRELUDE, until
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.metrics.runtime_metrics import MetricRegistry
 from headrace.runtime.processor.running_trigger import RunningFunction, RunningTrigger
 

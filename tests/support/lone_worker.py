@@ -14,17 +14,14 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.outcomes import Ack, Nack
 from headrace.runtime.wire.produce import ProduceRequest
-from headrace.runtime.wire.records import Ack, Nack, WireRecord
+from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.workers.handle import WorkerHandle
-from headrace.runtime.workers.listener import Timed
+from headrace.runtime.workers.listener import HandlerTime
 from headrace.runtime.workers.process import WorkerProcess
-
-
-def a_lane(*values: bytes | None, number: int = 0) -> TrialLane:
-    return TrialLane(PartitionKey("t", number), [TrialRecord(n, value) for n, value in enumerate(values)])
 
 
 class Heard:
@@ -33,44 +30,32 @@ class Heard:
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
         self.replies: dict[tuple[int, int], Reply] = {}
-        self.nonsense = 0
+        self.violations = 0
 
-    def on_started(self, worker: WorkerHandle) -> None:
+    def on_started(self, worker_index: int) -> None:
         """Of no interest."""
 
-    def on_died(self, worker: WorkerHandle) -> None:
-        """Of no interest."""
-
-    def on_loaded(self, worker: WorkerHandle) -> None:
-        """Of no interest."""
+    on_died = on_loaded = on_started
 
     def on_metrics(
-        self, worker_index: int, measure: CustomMetric, samples: Sequence[CustomSample], dropped: int
+        self, worker_index: int, metric: CustomMetric, samples: Sequence[CustomSample], dropped: int
     ) -> None:
         """Of no interest."""
 
-    def on_nonsense(self) -> None:
-        self.nonsense += 1
+    def on_protocol_violation(self) -> None:
+        self.violations += 1
 
-    def on_changed(self) -> None:
+    def on_frames_read(self) -> None:
         """Of no interest."""
 
-    def on_measured(self, worker_index: int, timed: Sequence[Timed]) -> None:
+    def on_measured(self, worker_index: int, timed: Sequence[HandlerTime]) -> None:
         """Of no interest."""
 
-    def on_acked(self, ack: Ack) -> None:
-        self.told.append(("acked", ack.partition, [ack.offset]))
-
-    def on_nacked(self, nack: Nack) -> None:
-        self.told.append(("nacked", nack.partition, [nack.offset]))
+    def on_ack(self, said: Ack | Nack) -> None:
+        self.told.append(("acked" if isinstance(said, Ack) else "nacked", said.partition, [said.offset]))
 
     def on_produced(self, worker_index: int, lane: Lane | None, said: ProduceRequest) -> None:
-        assert lane is not None
-        self.told.append(("produced", lane.key.partition, [said.offset]))
-
-    def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
-        self.told.append(("replied", lane.key.partition, [record.offset]))
-        self.replies[lane.key.partition, record.offset] = reply
+        self.told.append(("produced", None if lane is None else lane.key.partition, [said.offset]))
 
     def on_handled(self, lane: Lane, records: Sequence[WireRecord]) -> None:
         self._tell("handled", lane, records)
@@ -96,15 +81,27 @@ class Heard:
         self.told.append((what, lane.key.partition, [record.offset for record in records], *more))
 
 
+class HeardLane(TrialLane):
+    """A lane of partition `number`, whose replies are heard beside what becomes of its records."""
+
+    def __init__(self, heard: Heard, *values: bytes | None, number: int = 0) -> None:
+        super().__init__(PartitionKey("t", number), [TrialRecord(n, value) for n, value in enumerate(values)])
+        self._heard = heard
+
+    def on_replied(self, record: WireRecord, reply: Reply) -> None:
+        self._heard.told.append(("replied", self.key.partition, [record.offset]))
+        self._heard.replies[self.key.partition, record.offset] = reply
+
+
 @asynccontextmanager
 async def lone_worker(folder: Path, handler: str, **start: Any) -> AsyncIterator[tuple[WorkerHandle, Heard]]:
     """A worker that runs `handler`, source text as for `bench`; `start` goes to its WorkerStart."""
     (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
     lease, heard = Lease.create(1), Heard()
 
-    def spawn(index: int, on_frame: Any) -> WorkerProcess:
+    def spawn(index: int) -> WorkerProcess:
         about = WorkerStart(str(folder), "function_code", "handler", index, "test", "t", **start)
-        return WorkerProcess(about, os.environ, on_frame, lease)
+        return WorkerProcess(about, os.environ, lease)
 
     worker = WorkerHandle(0, spawn, heard)
     try:

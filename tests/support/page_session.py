@@ -15,7 +15,7 @@ from function_files import VALID, load_text
 from pages import ROOT, Block, Mark, parts
 from replica import Replica, wait_until
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.testing import run_handler
 
 _BEFORE_A_BLOCK = {"file", "below", "spec", "from", "not run"}

@@ -8,12 +8,7 @@ from refetching import Log
 from worker_bench import QUICK, Bench, bench
 
 from headrace.runtime.config.delivery_policy import DeliveryPolicy
-from headrace.runtime.partitions.offsets.pending_produces import (
-    DeliveryCallback,
-    DeliveryReport,
-    not_yet_written,
-)
-from headrace.runtime.wire.produce import Message
+from headrace.runtime.wire.produce import DeliveryCallback, DeliveryReport, Message, not_yet_written
 
 
 class Cluster(Log):

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.metrics.runtime_metrics import MetricRegistry
 from headrace.runtime.processor.running_trigger import RunningFunction, RunningTrigger
 

@@ -32,14 +32,14 @@ from headrace.runtime.spark.link import SparkLink
 @asynccontextmanager
 async def _guarded() -> AsyncIterator[GuardedBroker]:
     clients = Authority()
-    guards = BrokerSecurity(USERS, takes_tokens=True, tls=True, client_ca_pem=clients.pem)
+    security = BrokerSecurity(USERS, takes_tokens=True, tls=True, client_ca_pem=clients.pem)
     rules = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": ";".join(f"User:{name}" for name in ("ANONYMOUS", *{*USERS} - {*RULED_USERS})),
         "ssl.principal.mapping.rules": "RULE:.*CN=([^,]+).*/$1/",
     }
     with mock.patch.object(embedded_kafka, "broker_settings", lambda *given: broker_settings(*given) | rules):
-        kafka = EmbeddedKafka(guards=guards)
+        kafka = EmbeddedKafka(security=security)
         await kafka.start()
     async with kafka:
         yield GuardedBroker(

@@ -36,7 +36,7 @@ class StandingWorker:
         return cast(WorkerHandle, self)
 
     @property
-    def outbox(self) -> "StandingWorker":
+    def sender(self) -> "StandingWorker":
         """It is its own."""
         return self
 

@@ -28,8 +28,8 @@ def three_brokers(loop: asyncio.AbstractEventLoop) -> Iterator[list[EmbeddedKafk
     def chosen(port: int, _: Sequence[str]) -> dict[str, int]:
         return ports[port]
 
-    def settings(given: Mapping[str, int], guards: BrokerSecurity) -> dict[str, str]:
-        found = broker_settings(given, guards)
+    def settings(given: Mapping[str, int], security: BrokerSecurity) -> dict[str, str]:
+        found = broker_settings(given, security)
         found |= {key: str(_COUNT) for key in found if key.endswith(".replication.factor")}
         found |= {key: "2" for key in found if key.endswith(".min.isr")}
         own = {"node.id": nodes[given["PLAINTEXT"]], "controller.quorum.voters": voters}

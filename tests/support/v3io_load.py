@@ -89,7 +89,7 @@ def shard_ends(scene: V3ioScene, shard_count: int) -> dict[tuple[str, int], int]
     """Offsets behind the last record of each shard that has any: what was put, acknowledged or not."""
 
     async def asked(client: V3ioClient) -> dict[tuple[str, int], int]:
-        paths = [PLACE.beside(shard) for shard in range(shard_count)]
+        paths = [PLACE.item_path(shard) for shard in range(shard_count)]
         items = [await get_item(client, path, (LAST_SEQUENCE,)) for path in paths]
         return {(TOPIC, at): it[LAST_SEQUENCE] + 1 for at, it in enumerate(items) if it}
 
@@ -98,7 +98,7 @@ def shard_ends(scene: V3ioScene, shard_count: int) -> dict[tuple[str, int], int]
 
 async def _committed(client: V3ioClient, shard_count: int) -> dict[tuple[str, int], int]:
     name = sequence_attribute(GROUP)
-    paths = [PLACE.beside(shard) for shard in range(shard_count)]
+    paths = [PLACE.item_path(shard) for shard in range(shard_count)]
     items = await asyncio.gather(*(get_item(client, path, (name,)) for path in paths))
     return {(TOPIC, at): it[name] + 1 for at, it in enumerate(items) if it and name in it}
 

@@ -195,7 +195,7 @@ class V3ioScene:
 
     def wipe_state(self) -> None:
         """As a person does."""
-        path = PLACE.beside(f"{GROUP}-state.json")
+        path = PLACE.item_path(f"{GROUP}-state.json")
         self.ask(lambda client: client.request("DELETE", path))
 
     def owner(self, running: Replica) -> SessionState:

@@ -55,7 +55,7 @@ class V3ioStreams:
         async def committed(client: V3ioClient) -> dict[int, int]:
             place = StreamPath(CONTAINER, stream)
             count = (await streams.describe(client, place)).shard_count
-            items = [await get_item(client, place.beside(shard), (name,)) for shard in range(count)]
+            items = [await get_item(client, place.item_path(shard), (name,)) for shard in range(count)]
             return {shard: item[name] for shard, item in enumerate(items) if item and name in item}
 
         return self._run(committed)
@@ -70,7 +70,7 @@ class V3ioStreams:
 
     def write_state(self, stream: str, text: str) -> None:
         """Whatever the group's state was."""
-        path = StreamPath(CONTAINER, stream).beside(state_name(GROUP))
+        path = StreamPath(CONTAINER, stream).item_path(state_name(GROUP))
         self._run(lambda client: put_attributes(client, path, {"state": text}, "not(exists(nothing))"))
 
     def _run(self, work: Callable[[V3ioClient], Awaitable[T]]) -> T:

@@ -8,12 +8,11 @@ import textwrap
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.runtime.config.delivery_policy import DeliveryPolicy, FailurePolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
-from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.batch_scheduler import EndSession, no_session
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.interface import Output
@@ -153,11 +152,10 @@ async def bench(
     folder.mkdir(exist_ok=True)
     (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
     metrics = MetricRegistry()
-    allocator: Allocator = StaticAllocator(workers) if static else PoolAllocator()
-
+    policy = replace(policy, worker_allocation_mode="static") if static else policy
     lease = Lease.create(workers)
 
-    def spawn(index: int, on_frame: object) -> WorkerProcess:
+    def spawn(index: int) -> WorkerProcess:
         start = WorkerStart(
             str(folder),
             "function_code",
@@ -181,11 +179,10 @@ async def bench(
             log_level=log_level,
             running_event_loop=running_event_loop,
         )
-        return WorkerProcess(start, os.environ, on_frame, lease)  # type: ignore[arg-type]
+        return WorkerProcess(start, os.environ, lease)
 
     trigger_metrics = TriggerMetrics(metrics, "", "f", "kafka-cluster", "t")
-    dispatcher = Dispatcher(workers, spawn, allocator, policy, trigger_metrics, lease, router, end_session)
-    dispatcher.outputs.update(outputs)
+    dispatcher = Dispatcher(workers, spawn, policy, trigger_metrics, lease, router, end_session, outputs)
     try:
         await dispatcher.start()
         yield Bench(dispatcher, folder, metrics)

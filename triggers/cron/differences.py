@@ -1,15 +1,18 @@
-"""Where a schedule means something else in Nuclio, or may surprise as it does there: a line each. Pure."""
+"""Differences from Nuclio: where a schedule means something else there, or may surprise as there. Pure.
+
+Each function returns a line of text for the user, empty where there is nothing to say.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from headrace.triggers.cron.schedule import FROM_NOW_ON, Schedule, first_shown
 
-_DAYS = 12 * 366  # of any date each weekday, and any change of the clocks
+_DAYS = 12 * 366  # enough for any date on each weekday, and for any change of the clocks
 
 
 def second_is_zero(text: str) -> str:
-    """The * of six fields."""
+    """Note that the * of six fields, as the second, is second 0."""
     fields = text.split()
     if len(fields) != 6 or fields[0] != "*" or blanks_count(text):
         return ""
@@ -17,7 +20,10 @@ def second_is_zero(text: str) -> str:
 
 
 def blanks_count(text: str) -> str:
-    """Nuclio looks for six fields by counting blanks, and makes a * before the first one 0."""
+    """Note blanks by which Nuclio reads another schedule.
+
+    Nuclio looks for six fields by counting blanks, and makes a * before the first one 0.
+    """
     fields, counted = text.split(), text.split(" ")
     is_zero_there = len(counted) > 5 and counted[0] == "*"
     if not fields or fields[0] != "*" or is_zero_there == (len(fields) == 6):
@@ -28,7 +34,7 @@ def blanks_count(text: str) -> str:
 
 
 def clocks_change(schedule: Schedule) -> str:
-    """Where 5 fields with a fixed hour meet summer time."""
+    """Note a schedule of 5 fields with a fixed hour that summer time leaves out or repeats."""
     if not schedule.fields.is_fixed or schedule.zone is UTC:
         return ""
     spans = _changes(schedule.zone)
@@ -41,11 +47,12 @@ def clocks_change(schedule: Schedule) -> str:
 
 
 def _changes(zone: tzinfo) -> Iterator[tuple[float, float]]:
-    """What the clock leaps over or shows twice, from and to; seconds as if it was UTC."""
+    """Yield what the clock leaps over or shows twice, from and to, in seconds as if it was UTC."""
     for day in range(_DAYS):
         begin, end = FROM_NOW_ON + day * 86400, FROM_NOW_ON + (day + 1) * 86400
         if _ahead(begin, zone) == (after := _ahead(end, zone)):
             continue
+        # The change is somewhere in this day: found by halving, to the second.
         while end - begin > 1:
             middle = (begin + end) // 2
             begin, end = (begin, middle) if _ahead(middle, zone) == after else (middle, end)
@@ -54,6 +61,6 @@ def _changes(zone: tzinfo) -> Iterator[tuple[float, float]]:
 
 
 def _ahead(moment: float, zone: tzinfo) -> float:
-    """Seconds ahead of UTC."""
+    """Return how many seconds the zone is ahead of UTC at a moment."""
     ahead = datetime.fromtimestamp(moment, zone).utcoffset()
     return (ahead or timedelta()).total_seconds()

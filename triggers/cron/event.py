@@ -6,35 +6,36 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from headrace.runtime.wire.records import SentRecord, WireRecord
-from headrace.runtime.worker.api.event import Lazy, LazyEvent, PartitionView
+from headrace.runtime.worker.api.event import Lazy, LazyEvent
 from headrace.runtime.worker.api.event_classes import InBytes
+from headrace.runtime.worker.api.partition_view import PartitionView
 
 Headers = Mapping[str, str | int]
 _UTF8 = "surrogatepass"  # YAML may have what is no UTF-8
 
 
 def head_of(headers: Headers, path: str, method: str) -> bytes:
-    """What a record has as its key."""
+    """Return the key of a firing's record: headers, path and method, as JSON."""
     return json.dumps([dict(headers), path, method]).encode()
 
 
 def body_of(text: str) -> bytes:
-    """What it has as its value."""
+    """Return the value of a firing's record."""
     return text.encode(errors=_UTF8)
 
 
 def record_of(number: int, moment: float, head: bytes, body: bytes) -> SentRecord:
-    """A firing. `moment` is in seconds since 1970; an event knows it to the millisecond."""
+    """Return the record of a firing. `moment` is in seconds since 1970; an event has it in milliseconds."""
     return SentRecord(number, round(moment * 1000), -1, head, body, b"")
 
 
 def id_of(trigger: str, milliseconds: int) -> str:
-    """NAME/2026-01-02T03:04:05Z, with milliseconds where there are any."""
-    return f"{trigger}/{said(milliseconds / 1000)}"
+    """Return a firing's id: NAME/2026-01-02T03:04:05Z, with milliseconds where there are any."""
+    return f"{trigger}/{iso_time(milliseconds / 1000)}"
 
 
-def said(moment: float) -> str:
-    """In ISO 8601, UTC."""
+def iso_time(moment: float) -> str:
+    """Return a moment, in seconds since 1970, in ISO 8601, UTC."""
     milliseconds = round(moment * 1000)
     time = datetime.fromtimestamp(milliseconds / 1000, UTC).replace(tzinfo=None)
     return time.isoformat(timespec="milliseconds" if milliseconds % 1000 else "seconds") + "Z"
@@ -45,7 +46,7 @@ def _head(event: "CronEvent") -> Any:
 
 
 class CronEvent(LazyEvent):
-    """One firing: `timestamp` is its moment, `body` the bytes of `event.body`, whatever they are.
+    """A firing: `timestamp` is its moment, `body` the bytes of `event.body`, whatever they are.
 
     `id` is the trigger's name and that moment: the same at every attempt.
     """
@@ -75,7 +76,7 @@ class CronEvent(LazyEvent):
 
 
 class _CronInBytes(InBytes):
-    """With NUCLIO_PYTHON_DECODE_EVENT_STRINGS off."""
+    """The event where NUCLIO_PYTHON_DECODE_EVENT_STRINGS is off: its strings are bytes."""
 
     __slots__ = ()
     # ruff: disable[SLF001]

@@ -1,4 +1,4 @@
-"""What the text of a schedule says, as Nuclio's parser reads it (robfig/cron v3), and a little more. Pure."""
+"""Cron expressions, parsed as Nuclio's parser reads them (robfig/cron v3), and a little more. Pure."""
 
 import calendar
 import re
@@ -25,12 +25,12 @@ Values = frozenset[int | str]
 
 
 class ScheduleError(ValueError):
-    """What is wrong with a schedule or a zone, in words that follow its text."""
+    """A text that is no schedule or zone; the error's words follow that text."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """Numbers from `low` to `high`. `names` are as good, beginning with that of `low`; so is `also`."""
+    """A field's values: numbers from `low` to `high`, `names` of them from `low` on, and what `also` says."""
 
     name: str
     low: int
@@ -39,15 +39,15 @@ class _Field:
     also: str = ""
 
     def number(self, text: str) -> int | None:
-        """None for what is none of its values."""
+        """Return the number that the text stands for; None for what is no value of the field."""
         if text.upper() in self.names:
             return self.low + self.names.index(text.upper())
-        highest = 7 if self is _WEEKDAY else self.high
+        highest = 7 if self is _WEEKDAY else self.high  # 7 is Sunday too, as for robfig/cron's users
         is_number = text.isascii() and text.isdigit()
         return number if is_number and self.low <= (number := int(text)) <= highest else None
 
     def error(self, written: str, why: str = "") -> ScheduleError:
-        """`written` is what it has where a value should be."""
+        """Return the error of a field that has `written` where a value should be."""
         names = f" or {self.names[0]} to {self.names[-1]}" if self.names else ""
         span = f"{self.low} to {self.high}{names}{self.also}"
         return ScheduleError(
@@ -69,7 +69,7 @@ _FIELDS = (_SECOND, _MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 @dataclass(frozen=True, slots=True)
 class CronFields:
-    """When a clock's face fits. Numbers in order; days as `on` names them.
+    """The times of a clock that a schedule fires at. Numbers are in order; days are named as in `on`.
 
     `is_either`: a day needs to fit `days` or `weekdays`, not both. `is_fixed`: 5 fields, hour and minute
     without a star.
@@ -85,8 +85,9 @@ class CronFields:
     is_fixed: bool
 
     def on(self, day: date) -> bool:
-        """Whether the day fits; its month is another question."""
+        """Whether the day fits, whatever its month."""
         fits_day = day.day in self.days or not self.days.isdisjoint(_last_days(day))
+        # Either, and this one fits; or both, and this one doesn't: the weekday isn't asked.
         if fits_day is self.is_either:
             return fits_day
         weekday = day.isoweekday() % 7
@@ -94,7 +95,7 @@ class CronFields:
 
 
 def parse_schedule(text: str) -> CronFields:
-    """Raises ScheduleError."""
+    """Parse a schedule: 5 fields, 6 with seconds first, or one of NAMES. Raises ScheduleError."""
     written = _split(text)
     has_second = len(written) == len(_FIELDS)
     fixed = () if has_second else written[:2]
@@ -116,6 +117,7 @@ def parse_schedule(text: str) -> CronFields:
 def _split(text: str) -> list[str]:
     if len(text) > _LONGEST:
         raise ScheduleError(f"is no schedule: it is longer than {_LONGEST} characters")
+    # Two things that Nuclio takes in this place are settings here: the error says which.
     first, *rest = text.split() or [""]
     if first.startswith(_ZONES):
         zone = first.partition("=")[2]
@@ -130,7 +132,8 @@ def _split(text: str) -> list[str]:
 
 
 def _values(field: _Field, text: str) -> Values:
-    """All that a field names, its commas resolved."""
+    """Return all values that a field names, over all of its commas. Raises ScheduleError."""
+    # Empty parts between commas are skipped, as robfig/cron does.
     found = frozenset[int | str]().union(*(_part(field, part) for part in text.split(",") if part))
     if not found:
         raise field.error(text)
@@ -149,6 +152,7 @@ def _part(field: _Field, text: str) -> Values:
         begin, end = field.number(first), field.number(last)
         if begin is None or (dash and end is None):
             raise field.error(text)
+        # A value with a step, such as 5/15, goes on to the field's end.
         low = begin
         high = end if end is not None else field.high if slash else begin
     if slash and not (step.isascii() and step.isdigit() and int(step)):
@@ -160,7 +164,7 @@ def _part(field: _Field, text: str) -> Values:
 
 
 def _special(field: _Field, text: str) -> str:
-    """What Nuclio's parser doesn't know: the last day, the last Friday, the second Monday."""
+    """Return a day that Nuclio's parser doesn't know: the last one, a last Friday or second Monday."""
     if field is _DAY and text in {"L", "LW"}:
         return text
     found = _FROM_THE_END.fullmatch(text) if field is _WEEKDAY else None
@@ -169,7 +173,7 @@ def _special(field: _Field, text: str) -> str:
 
 
 def _has_star(text: str) -> bool:
-    """As Nuclio's parser has it: a star with a step of more than 1 is none."""
+    """Whether a field has a star; as in Nuclio's parser, one with a step of more than 1 is none."""
     parts = (part.partition("/") for part in text.split(","))
     return any(span in _STARS and int(step or 1) == 1 for span, _, step in parts)
 

@@ -1,4 +1,4 @@
-"""What function.yaml may say of a cron trigger."""
+"""The declaration of the kind cron: what function.yaml may say of such a trigger."""
 
 from headrace.runtime.config.trigger_kinds import TriggerKind
 from headrace.triggers.cron.settings import CronSettings

@@ -1,4 +1,4 @@
-"""The moments of a schedule in a time zone. Pure. Moments are seconds since 1970."""
+"""The moments of a schedule in a time zone, in seconds since 1970. Pure."""
 
 import math
 from bisect import bisect_right
@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from headrace.triggers.cron.expression import CronFields, ScheduleError, parse_schedule
 
 FROM_NOW_ON = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-"""What zones did before that says nothing."""
+"""The start of searches for moments: what zones did before says nothing about the future."""
 _LONGEST_WAIT_SECONDS = 50 * 366 * 86400
 _QUARTER = 15 * 60  # seconds; clocks change at such moments alone: on the Chatham Islands at 2:45
 
@@ -28,13 +28,13 @@ class Schedule:
     """The moments of a cron expression in a time zone: whole seconds."""
 
     def __init__(self, text: str, zone: tzinfo = UTC) -> None:
-        """5 fields, minutes first; 6 fields, seconds first; or one of NAMES. Raises ScheduleError."""
+        """Parse `text`: 5 fields, minutes first; 6 fields, seconds first; or a name. Raises ScheduleError."""
         self.fields, self.zone = parse_schedule(text), zone
         if math.isinf(self.after(FROM_NOW_ON)):
             raise ScheduleError("is no schedule: no day is like that, or its hour is always left out there")
 
     def after(self, moment: float) -> float:
-        """The first one that comes later; inf where none does within 50 years."""
+        """Return the first moment of the schedule after `moment`; inf where none comes within 50 years."""
         moment = math.floor(moment)
         if not self.fields.is_fixed:
             return first_shown(self.fields, moment + 1, self.zone)
@@ -46,7 +46,8 @@ class Schedule:
         return found
 
     def last(self, first: float, until: float) -> float:
-        """The last one up to `until`, which may be years after `first`, which is one."""
+        """Return the last moment up to `until`, which may be years after `first`, one of the schedule's."""
+        # Found by halving: a schedule of every second may have millions in between.
         until = math.floor(until)
         while first < until:  # `first` is one, and none comes after `until`
             middle = math.ceil((first + until) / 2)
@@ -57,7 +58,10 @@ class Schedule:
         return first
 
     def _moment_of(self, face: float) -> float:
-        """When the clock first shows `face`, seconds as if it was UTC, or the next one that it shows."""
+        """Return when the clock first shows `face`, or the next time that it shows at all.
+
+        `face` is what the clock shows, in seconds as if it was UTC's.
+        """
         while math.isfinite(face):
             shown = datetime.fromtimestamp(face, UTC).replace(tzinfo=self.zone)
             if shown.timestamp() <= shown.replace(fold=1).timestamp():
@@ -67,7 +71,7 @@ class Schedule:
 
 
 def first_shown(fields: CronFields, moment: float, zone: tzinfo) -> float:
-    """The first moment from `moment` on, a whole second, at which the clock's face fits; inf for none."""
+    """Return the first moment from `moment` on, a whole second, at which the clock fits; inf for none."""
     latest = moment + _LONGEST_WAIT_SECONDS
     while moment < latest:
         face = datetime.fromtimestamp(moment, zone)
@@ -87,11 +91,11 @@ def first_shown(fields: CronFields, moment: float, zone: tzinfo) -> float:
 
 
 def _next(values: Sequence[int], value: int) -> int:
-    """The least of them that is more, or 60."""
+    """Return the least of the values that is more than `value`, or 60."""
     at = bisect_right(values, value)
     return values[at] if at < len(values) else 60
 
 
 def _midnight(day: datetime, moment: float) -> float:
-    """When that day begins, never as early as `moment`: some clocks were put back over midnight."""
+    """Return when a day begins, but later than `moment`: some clocks were put back over midnight."""
     return max(moment + 1, datetime.combine(day, time(), day.tzinfo).timestamp())

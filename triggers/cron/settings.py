@@ -31,6 +31,7 @@ def _zone(name: str) -> str:
 
 
 def _is_header(value: object) -> bool:
+    # A bool is an int to Python, and none to the readers of a header.
     is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST_HEADER
     return is_number or isinstance(value, str)
 
@@ -79,7 +80,7 @@ class CronFailureSettings(Settings):
 
     @property
     def policy(self) -> FailurePolicy:
-        """What firings go by."""
+        """The policy of retries by which firings go."""
         return FailurePolicy(self.max_attempts, self.backoff_seconds, self.max_backoff_seconds, then="report")
 
 
@@ -94,6 +95,7 @@ def _one_of_two(settings: "CronSettings", _: TriggerFields) -> str:
 
 def _ever_comes(settings: "CronSettings", _: TriggerFields) -> str:
     """has moments in timeZone: where summer time begins, an hour is left out."""
+    # The text alone was parsed before, in UTC: in its zone an hour may never come.
     try:
         if settings.schedule:
             Schedule(settings.schedule, zone_of(settings.time_zone))
@@ -129,7 +131,7 @@ def _one_is_enough(settings: "CronSettings", trigger: TriggerFields) -> str:
 
 
 class CronSettings(Settings):
-    """What a cron trigger goes by."""
+    """The settings of one cron trigger."""
 
     schedule: Annotated[Text, AfterValidator(_schedule)] = setting(
         "schedule",

@@ -1,4 +1,4 @@
-"""The cron trigger: a timetable is asked what is due, and that becomes firings."""
+"""The cron trigger: what is due by a timetable becomes firings."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.tasks import end_tasks
 from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.cron.event import body_of, head_of, said
+from headrace.triggers.cron.event import body_of, head_of, iso_time
 from headrace.triggers.cron.firings import Firings, ReportThrottle
 from headrace.triggers.cron.schedule import Schedule, zone_of
 from headrace.triggers.cron.settings import CronSettings
@@ -27,65 +27,59 @@ from headrace.triggers.cron.timetable import (
 
 
 class Clock(Protocol):
-    """What the machine says of time. Tests have one that they turn."""
+    """The machine's clocks. Tests have one that they turn."""
 
     def wall(self) -> float:
-        """Seconds since 1970. May be set, both ways."""
+        """Return the seconds since 1970 by a clock that may be set, both ways."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back, those that the machine sleeps included."""
+        """Return seconds that never go back, those that the machine sleeps included."""
 
     async def sleep(self, seconds: float) -> None:
-        """For so long, if the machine doesn't sleep meanwhile."""
+        """Sleep for so long; longer where the machine sleeps meanwhile."""
 
 
 class MachineClock:
-    """Keeps Clock."""
+    """The clocks of this machine."""
 
     def wall(self) -> float:
-        """As Clock says."""
+        """Return the seconds since 1970."""
         return time.time()
 
     def monotonic(self) -> float:
-        """As Clock says."""
+        """Return the seconds since the machine was started, its sleeps included."""
+        # CLOCK_MONOTONIC stands still while the machine sleeps, and intervals would grow by that.
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     async def sleep(self, seconds: float) -> None:
-        """As Clock says."""
+        """Sleep on the event loop."""
         await asyncio.sleep(seconds)
 
 
 def read_clock(clock: Clock) -> ClockReading:
-    """Both clocks."""
+    """Return the readings of both clocks."""
     return ClockReading(clock.wall(), clock.monotonic())
 
 
 logger = logging.getLogger(__name__)
 
-
 LONGEST_SLEEP_SECONDS = 1.0
-
-
-"""Then clocks are looked at anew: somebody may have set them."""
-
-
+"""How often clocks are read at least: somebody may have set them."""
 _EVENT = "headrace.triggers.cron.event:CronEvent"
-
-
 _ONCE = FailurePolicy(max_attempts=1, then="report")  # firings have attempts of their own
 
 
 class CronTrigger(Trigger):
-    """One timetable. Of several replicas the first one fires, the others are idle."""
+    """A timetable, and the firings that come of it. Of several replicas the first one fires."""
 
     @staticmethod
     def delivery(settings: CronSettings, fields: TriggerFields) -> DeliveryPolicy:  # noqa: ARG004  # as all kinds'
-        """Nobody acks, and the lane hears of failures."""
+        """Return the policy by which nothing is acked, and the lane is told of failures."""
         return replace(fields.delivery, ack_mode=AckMode.DISABLE, failure=_ONCE, event=_EVENT)
 
     @staticmethod
     def embedded(settings: CronSettings) -> EmbeddedNeeds:  # noqa: ARG004  # as all kinds'
-        """Nothing."""
+        """Return the need for no service."""
         return EmbeddedNeeds()
 
     def __init__(  # as all kinds', and a clock
@@ -99,11 +93,14 @@ class CronTrigger(Trigger):
         settings: CronSettings = spec.settings
         self._name, self._settings = spec.name, settings
         self._clock = clock or MachineClock()
-        written = settings.event
-        event = head_of(written.headers, written.path, written.method), body_of(written.body)
-        most = spec.num_workers if settings.concurrency_policy == "Allow" else 1
+        event_settings = settings.event
+        event = (
+            head_of(event_settings.headers, event_settings.path, event_settings.method),
+            body_of(event_settings.body),
+        )
+        max_running = spec.num_workers if settings.concurrency_policy == "Allow" else 1
         policy = settings.on_failure.policy
-        self._firings = Firings(spec.name, dispatch, metrics, policy, event, most)
+        self._firings = Firings(spec.name, dispatch, metrics, policy, event, max_running)
         self._is_idle = spec.replica_index not in {None, 0}
         self._misses = ReportThrottle()
         self._timetable: Timetable | None = None
@@ -111,7 +108,7 @@ class CronTrigger(Trigger):
         self._is_stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Fire until `stop`."""
+        """Fire what is due until `stop`."""
         self._is_running = True
         stopping = asyncio.create_task(self._is_stopping.wait())
         firing = asyncio.create_task(self._fire_forever())
@@ -123,19 +120,21 @@ class CronTrigger(Trigger):
             await end_tasks([stopping, firing])
 
     async def stop(self, wait_seconds: float) -> None:
-        """Fire no more, finish what runs."""
+        """Fire no more, and finish what runs."""
         self._is_stopping.set()
         await self._firings.stop(wait_seconds)
 
     def problems(self) -> list[str]:
-        """It fires, or does not yet."""
+        """Return that it doesn't fire yet; nothing once it does."""
         return [] if self._is_running else ["not firing yet"]
 
     def status(self) -> TriggerStatus:
-        """What comes next, in ISO 8601, UTC, and what has been. `idle`: another replica fires."""
+        """Return the next moment, in ISO 8601, UTC, and counts of firings. `idle`: another replica fires."""
         has_next = self._timetable is not None and not self._is_stopping.is_set()
-        comes = self._timetable.next(read_clock(self._clock)) if self._timetable and has_next else math.inf
-        upcoming = said(comes) if math.isfinite(comes) else None
+        next_moment = (
+            self._timetable.next(read_clock(self._clock)) if self._timetable and has_next else math.inf
+        )
+        upcoming = iso_time(next_moment) if math.isfinite(next_moment) else None
         firings = self._firings
         return TriggerStatus(
             {
@@ -150,26 +149,29 @@ class CronTrigger(Trigger):
         if self._is_idle:
             logger.info("%s: another replica fires", self._name)
             await self._is_stopping.wait()
-        timetable = self._timetable = self._made_timetable()
+        timetable = self._timetable = self._new_timetable()
         while not self._is_stopping.is_set():
+            # Clocks are read again after the sleep, and nothing is concluded from how long that was.
             now = read_clock(self._clock)
             if due := timetable.due(now):
                 self._on_due(due, now.monotonic)
             wait_seconds = timetable.wait_seconds(read_clock(self._clock))
             await self._clock.sleep(min(wait_seconds, LONGEST_SLEEP_SECONDS))
 
-    def _made_timetable(self) -> Timetable:
+    def _new_timetable(self) -> Timetable:
         settings, now = self._settings, read_clock(self._clock)
+        # The start of an interval is now, so that each restart of the function counts anew.
         if settings.interval_seconds:
             return IntervalTimetable(settings.interval_seconds, now)
         return WallClockTimetable(Schedule(settings.schedule, zone_of(settings.time_zone)), now)
 
     def _on_due(self, due: Due, now: float) -> None:
+        # Of several that were missed the last one fires, late, where catchUp says so.
         is_fired = not due.is_late or self._settings.catch_up == "once"
         if (due.is_late or due.first != due.moment) and (count := self._misses.add(now)):
             times = "" if count == 1 else f" ({count} times since this was said last)"
             follows = "one follows at once" if is_fired else "the next one will be on time"
             message = "%s: firings from %s to %s were missed%s; %s"
-            logger.warning(message, self._name, said(due.first), said(due.moment), times, follows)
+            logger.warning(message, self._name, iso_time(due.first), iso_time(due.moment), times, follows)
         if is_fired:
             self._firings.fire(due.moment, now)

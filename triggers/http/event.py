@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from headrace.runtime.wire.records import WireRecord
-from headrace.runtime.worker.api.event import Lazy, LazyEvent, PartitionView
+from headrace.runtime.worker.api.event import Lazy, LazyEvent
 from headrace.runtime.worker.api.event_classes import InBytes
+from headrace.runtime.worker.api.partition_view import PartitionView
 from headrace.triggers.http.target import Fields, fields_of, path_of, query_of, url_of
 
 _JSON = "application/json"
@@ -17,19 +18,22 @@ _UTF8 = "surrogateescape"  # what is no UTF-8 comes back as it was
 
 
 def head_of(method: str, target: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """What a record has as its key. `target` is what stands between method and version."""
+    """Return the key of a request's record: method, target and headers, a line each.
+
+    `target` is what stands between method and version.
+    """
     lines = (method.encode(), target.encode(errors=_UTF8), *(b"%b:%b" % pair for pair in headers))
     return b"\n".join(lines)
 
 
 @lru_cache(maxsize=1024)
 def _cased(name: str) -> str:
-    """Content-Type, however it was written: Nuclio's handlers look for that."""
+    """Return a header's name written like Content-Type: Nuclio's handlers look for that."""
     return "-".join(part.capitalize() for part in name.split("-"))
 
 
 class HttpEvent(LazyEvent):
-    """One request, with what Nuclio's event has of it: names of headers are written like Content-Type.
+    """A request, with what Nuclio's event has of it: names of headers are written like Content-Type.
 
     `body` is what JSON says where the type is application/json, else bytes, as they were sent. `fields` has
     a list where a name comes more than once, `headers` the last. Beyond Nuclio: `header_list` (every pair, in
@@ -46,7 +50,7 @@ class HttpEvent(LazyEvent):
         self.attempt = attempt
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """As LazyEvent."""
+        """Restore a pickled or copied event."""
         super().__setstate__(state)
         self._head = (self._record.key or b"").split(b"\n")
 
@@ -70,13 +74,13 @@ class HttpEvent(LazyEvent):
 
     @Lazy
     def header_list(self) -> list[tuple[str, str]]:
-        """As they came."""
+        """Every pair of name and value, in the order and the case in which they came."""
         lines = (line.decode(errors=_UTF8).partition(":") for line in self._head[2:])
         return [(name, value) for name, _, value in lines]
 
 
 class _HttpInBytes(InBytes):
-    """With NUCLIO_PYTHON_DECODE_EVENT_STRINGS off."""
+    """The event where NUCLIO_PYTHON_DECODE_EVENT_STRINGS is off: its strings are bytes."""
 
     __slots__ = ()
     target: Lazy[str]

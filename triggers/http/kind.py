@@ -1,4 +1,4 @@
-"""What function.yaml may say of an http trigger."""
+"""The declaration of the kind http: what function.yaml may say of such a trigger."""
 
 from headrace.runtime.config.trigger_kinds import TriggerKind
 from headrace.triggers.http.settings import HttpSettings

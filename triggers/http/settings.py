@@ -26,6 +26,7 @@ def _or_default(default: int) -> AfterValidator:
 
 
 def _ingresses(written: object) -> object:
+    # Nuclio's ingresses have more fields, which are the ingress controller's: only paths are looked at.
     for ingress in written.values() if isinstance(written, dict) else [None]:
         paths = ingress.get("paths", []) if isinstance(ingress, dict) else None
         if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
@@ -102,7 +103,7 @@ def _no_credentials_for_all(settings: "HttpSettings", _: TriggerFields) -> str:
 
 
 class HttpSettings(Settings):
-    """What an http trigger goes by."""
+    """The settings of one http trigger."""
 
     port: Annotated[Count, Ge(0), Le(65535)] = setting(
         "port", 8080, effect="Two functions on one port: the second one does not start. 0: a free one."
@@ -169,6 +170,7 @@ class HttpSettings(Settings):
     @classmethod
     def fallbacks(cls, trigger: Any) -> Mapping[str, object]:
         """`url: ":8080"` is Nuclio's way to say where it listens; without a host everywhere."""
+        # Other urls say where others reach the function, and nothing of where it listens.
         host, colon, port = trigger.url.rpartition(":")
         if not (colon and port.isdigit()):
             return {}
@@ -176,5 +178,5 @@ class HttpSettings(Settings):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Of all ingresses, as written."""
+        """The paths of all ingresses, as written."""
         return tuple(path for ingress in self.ingresses.values() for path in ingress.get("paths", ()))

@@ -1,4 +1,4 @@
-"""The http trigger: what comes over the server becomes events, what handlers return becomes answers."""
+"""The http trigger: requests become events, and what handlers return becomes answers."""
 
 import asyncio
 import logging
@@ -26,17 +26,20 @@ logger = logging.getLogger(__name__)
 
 HEALTH_PATH = "/__internal/health"
 IDLE_SECONDS = 75.0
-"""Longer than most clients keep a connection, and than a head may take."""
+"""How long a connection may be silent, or a head may take: longer than most clients keep a connection."""
 _EVENT = "headrace.triggers.http.event:HttpEvent"
 _ONCE = FailurePolicy(max_attempts=1, then="report")  # whoever asked decides whether to ask again
 
 
 class HttpTrigger(Trigger):
-    """One port. Workers are taken by whoever comes first; each answers as many at a time as is set."""
+    """A server on a port.
+
+    Requests get workers in the order in which they come; a worker answers `maxConcurrency` at a time.
+    """
 
     @staticmethod
     def delivery(settings: HttpSettings, fields: TriggerFields) -> DeliveryPolicy:
-        """Answers are wanted, and nothing is tried again."""
+        """Return the policy by which workers send replies, and nothing is tried again."""
         return replace(
             fields.delivery,
             ack_mode=AckMode.DISABLE,
@@ -48,7 +51,7 @@ class HttpTrigger(Trigger):
 
     @staticmethod
     def embedded(settings: HttpSettings) -> EmbeddedNeeds:  # noqa: ARG004  # as all kinds'
-        """Nothing."""
+        """Return the need for no service."""
         return EmbeddedNeeds()
 
     def __init__(
@@ -59,7 +62,7 @@ class HttpTrigger(Trigger):
         wait_seconds = spec.fields.worker_availability_timeout_milliseconds / 1000
         self._requests = Requests(spec.name, dispatch, metrics, wait_seconds)
         self._ingresses = Ingresses(settings.paths, *metrics.named)
-        self._askers = RequestGuard(settings)
+        self._guard = RequestGuard(settings)
         self._cors = Cors(settings.cors)
         self._most_body_bytes = settings.max_request_body_size
         limits = Limits(
@@ -78,18 +81,19 @@ class HttpTrigger(Trigger):
         await self._is_stopping.wait()
 
     async def stop(self, wait_seconds: float) -> None:
-        """Finish what runs, refuse the rest."""
+        """Finish requests that a worker has begun with, refuse the rest."""
+        # New connections are refused first; requests of those that are open get an answer until the end.
         self._is_stopping.set()
         self._server.refuse_connections()
         await self._requests.stop(wait_seconds)
         await self._server.stop(1.0)
 
     def problems(self) -> list[str]:
-        """It listens, or does not yet."""
+        """Return that it doesn't listen yet; nothing once it does."""
         return [] if self._server.url else ["not listening yet"]
 
     def status(self) -> TriggerStatus:
-        """Where it is reached."""
+        """Return the URL that it listens at, and how many requests are open."""
         return TriggerStatus({"url": self._server.url or None, "openRequests": self._requests.open_count})
 
     async def _listen(self) -> None:
@@ -103,21 +107,24 @@ class HttpTrigger(Trigger):
         )
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Everything that may be wrong with a request, then what the handler says."""
-        if (answer := self._own_answer(request)) is not None:
-            if is_waiting(request):  # what it sends next may be its body, or its next request
+        """Answer a request: with what is wrong with it, else by the handler."""
+        if (answer := self._answer_without_handler(request)) is not None:
+            # A client that waits for 100 Continue may send its body next, or its next request: the
+            # connection can't go on.
+            if is_waiting(request):
                 answer.force_close()
             return answer
         body = await whole_body(request, self._most_body_bytes) if request.can_read_body else b""
-        return await self._asked(request, body)
+        return await self._answer_by_handler(request, body)
 
-    def _own_answer(self, request: web.BaseRequest) -> web.Response | None:
-        """To what no handler sees."""
-        if refusal := self._askers.refusal(request.method, request.headers):
+    def _answer_without_handler(self, request: web.BaseRequest) -> web.Response | None:
+        """Return the answer to a request that no handler sees; None for others."""
+        if refusal := self._guard.refusal(request.method, request.headers):
             return text_answer(403, refusal)
+        # Before CORS and ingresses: the path is the same for every function, whatever its settings.
         if request.raw_path == HEALTH_PATH:
             return text_answer(200, "ok")
-        if self._cors.is_enabled and (answer := self._cors_answer(request)) is not None:
+        if self._cors.is_enabled and (answer := self._answer_by_cors(request)) is not None:
             return answer
         if not self._ingresses.cover(request.raw_path):
             return text_answer(
@@ -125,33 +132,33 @@ class HttpTrigger(Trigger):
             )
         return None
 
-    def _cors_answer(self, request: web.BaseRequest) -> web.Response | None:
+    def _answer_by_cors(self, request: web.BaseRequest) -> web.Response | None:
         headers = request.headers
         if self._cors.is_preflight(request.method, headers):
-            told = self._cors.preflight(headers)
-            if told is None:
+            cors_headers = self._cors.preflight(headers)
+            if cors_headers is None:
                 return text_answer(400, "not allowed", {"Vary": PREFLIGHT_VARY})
-            return text_answer(200, "", told)
+            return text_answer(200, "", cors_headers)
         if self._cors.is_refused(headers):
             return text_answer(403, "not allowed from that origin", {"Vary": "Origin"})
         return None
 
-    async def _asked(self, request: web.BaseRequest, sent: bytes) -> web.StreamResponse:
+    async def _answer_by_handler(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
         head = head_of(request.method, request.raw_path, request.raw_headers)
-        reply, rest = await self._requests.ask(head, sent)
-        told = self._cors.told(request.headers) if self._cors.is_enabled else {}
+        reply, rest = await self._requests.ask(head, body)
+        cors_headers = self._cors.response_headers(request.headers) if self._cors.is_enabled else {}
         try:
-            headers = headers_of(reply, told)
+            headers = headers_of(reply, cors_headers)
         except ValueError as error:
             message = "%s %s: the handler's answer can't be sent: %s"
             logger.error(message, request.method, request.raw_path, error)  # noqa: TRY400  # not a fault here
             if rest is not None:
-                rest.leave()
-            return text_answer(500, "the handler's answer can't be sent", told)
+                rest.abandon()
+            return text_answer(500, "the handler's answer can't be sent", cors_headers)
         if rest is not None:
             return await send_parts(request, web.StreamResponse(status=reply.status, headers=headers), rest)
-        body = b"" if reply.status == 205 else reply.body  # aiohttp knows the others without one
-        response = web.Response(status=reply.status, body=body, headers=headers)
+        content = b"" if reply.status == 205 else reply.body  # aiohttp knows the others without one
+        response = web.Response(status=reply.status, body=content, headers=headers)
         if reply is STOPPING:
-            response.force_close()
+            response.force_close()  # the connection's next request would be refused as well
         return response

@@ -34,14 +34,14 @@ _CLOSE_SECONDS = 2.0
 
 
 @dataclass(slots=True, eq=False)
-class _Shared:
+class _SharedProducer:
     """A producer with those who write through it now. Once retired it is closed when they are done."""
 
     producer: AIOKafkaProducer
     writers: int = 0
     is_retired: bool = False
-    turns: dict[int, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
-    """One write at a time to each partition: aiokafka's queue of batches wakes all at every step."""
+    partition_locks: dict[int, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    """A lock a partition, for one write at a time: aiokafka's queue of batches wakes all at every step."""
 
     def check(self) -> None:
         """Raise ProducerClosed where another write has failed."""
@@ -64,8 +64,8 @@ class KafkaDeadLetters:
         self._function = function
         self._client_id = f"{client_id}-dead-letters"
         self._opener = opener
-        self._starting: asyncio.Task[_Shared] | None = None
-        self._current: _Shared | None = None
+        self._starting: asyncio.Task[_SharedProducer] | None = None
+        self._current: _SharedProducer | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._deadlines: set[asyncio.Timeout] = set()
         self._is_idle = asyncio.Event()
@@ -74,23 +74,27 @@ class KafkaDeadLetters:
     async def write(
         self, record: Any, source_topic: str, source_partition: int, reason: str, attempts: int
     ) -> None:
-        """Return once the broker has confirmed the record, byte for byte, with its provenance appended.
+        """Write a record byte for byte, with its provenance, and return once the broker has confirmed it.
 
         `record` has aiokafka's offset, timestamp, timestamp_type, key, value and headers. Raises BrokerError
         within half a minute; the record may have been written then all the same. Raises UndecodableError
         where it can't be decoded.
         """
-        record = await self._opener.open(record)
+        # A chunk's record is decoded in a process of its own: bytes that killed workers must not kill
+        # this one.
+        record = await self._opener.decode(record)
         timestamp = None if record.timestamp is None or record.timestamp < 0 else record.timestamp
         provenance = Provenance(
             source_topic, source_partition, record.offset, timestamp, reason, attempts, self._function
         )
         headers = [*with_writable_names(record.headers), *provenance.headers()]
+        # The bytes of the record are as they were; only headers are added.
         # With the source's time, the topic's retention might delete it before anybody has looked.
         copy = RecordCopy(record.key, record.value, headers, None)
         try:
             async with self._deadline():
-                while not await self._is_written(copy, source_partition):
+                # A producer that another write has put out of step is replaced: this record isn't to blame.
+                while not await self._try_to_write(copy, source_partition):
                     pass
         except TimeoutError:
             raise BrokerError(
@@ -101,7 +105,7 @@ class KafkaDeadLetters:
             raise self._explained(error, copy) from None
 
     async def close(self) -> None:
-        """Idempotent, done within seconds. A write that is under way fails."""
+        """End writes that are under way, which fail. Idempotent, done within seconds."""
         self._is_closed = True
         self._opener.close()
         for deadline in (it for it in self._deadlines if not it.expired()):
@@ -111,6 +115,7 @@ class KafkaDeadLetters:
         if self._starting is not None:
             starting = self._starting
             await asyncio.wait([starting], timeout=_CLOSE_SECONDS)
+            # Awaited: a cancelled start still closes the connections that it has made.
             starting.cancel()
             await asyncio.wait([starting])
         if self._current is not None:
@@ -130,15 +135,15 @@ class KafkaDeadLetters:
                 if not self._deadlines:
                     self._is_idle.set()
 
-    async def _is_written(self, copy: RecordCopy, source_partition: int) -> bool:
-        """False where the producer was out of step, by the failure of another write: try a new one."""
-        shared = await self._shared()
+    async def _try_to_write(self, copy: RecordCopy, source_partition: int) -> bool:
+        """Write it. Return False where another write has put the producer out of step: try a new one."""
+        shared = await self._producer()
         try:
             async with self._writing(shared):
                 partitions = await self._partitions(shared.producer)
                 # What failed in a source partition stays in order; with as many partitions, in its own.
                 partition = partitions[source_partition % len(partitions)]
-                async with shared.turns[partition]:
+                async with shared.partition_locks[partition]:
                     shared.check()
                     await write_copy(shared.producer, self._topic, partition, copy)
         except OUT_OF_STEP:
@@ -152,7 +157,7 @@ class KafkaDeadLetters:
         except TimeoutError:
             raise UnknownTopicOrPartitionError from None
 
-    async def _shared(self) -> _Shared:
+    async def _producer(self) -> _SharedProducer:
         """The current one, or a new one, for which all wait together. Raises KafkaError."""
         if self._current is not None:
             return self._current
@@ -161,16 +166,16 @@ class KafkaDeadLetters:
         # Shielded: aiokafka loses a connection whose making is cancelled.
         return await asyncio.shield(self._starting)
 
-    async def _start(self) -> _Shared:
+    async def _start(self) -> _SharedProducer:
         try:
             producer = await start_producer(self._settings.access, self._client_id)
-            self._current = _Shared(producer)
+            self._current = _SharedProducer(producer)
         finally:
             self._starting = None
         return self._current
 
     @asynccontextmanager
-    async def _writing(self, shared: _Shared) -> AsyncIterator[None]:
+    async def _writing(self, shared: _SharedProducer) -> AsyncIterator[None]:
         shared.check()
         shared.writers += 1
         try:
@@ -183,20 +188,20 @@ class KafkaDeadLetters:
             shared.writers -= 1
             self._close_if_done(shared)
 
-    def _retire(self, shared: _Shared) -> None:
+    def _retire(self, shared: _SharedProducer) -> None:
         shared.is_retired = True
         if self._current is shared:
             self._current = None
             self._close_if_done(shared)
 
-    def _close_if_done(self, shared: _Shared) -> None:
+    def _close_if_done(self, shared: _SharedProducer) -> None:
         if shared.is_retired and shared.writers == 0:
             task = asyncio.create_task(discard(shared.producer), name="dead-letter producer")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
     def _explained(self, error: KafkaError, copy: RecordCopy) -> BrokerError:
-        """In one line, with what to change."""
+        """Return the error in one line, with what to change."""
         topic, brokers = self._topic, self._settings.access
         match error:
             case UnknownTopicOrPartitionError():

@@ -1,4 +1,4 @@
-"""Fetching: what has room, in bulk, and what to do where a fetch fails."""
+"""Fetching: what partitions have room for, in bulk, and what to do where a fetch fails."""
 
 import asyncio
 import contextlib
@@ -11,43 +11,45 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.chunk import ChunkSlice
-from headrace.runtime.partitions.flow_control import decoded_in, missing_of_plan
+from headrace.runtime.partitions.flow_control import AHEAD_BYTES
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.partition import AssignedPartition
-from headrace.runtime.streams.assignment import AHEAD_BYTES, Assignment
-from headrace.triggers.kafka.client import fetches, undecoded_fetch
+from headrace.runtime.streams.assignment import Assignment
+from headrace.triggers.kafka.client import fetch_requests, fetches, internals, undecoded_fetch
 from headrace.triggers.kafka.client.epochs import LeaderEpochs
 from headrace.triggers.kafka.client.fetch_budget import FetchBudget
 from headrace.triggers.kafka.client.undecoded_fetch import PIECE_BYTES
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
+logger = logging.getLogger(__name__)
+
+_FETCH_WAIT_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
+
 
 class FetchItemLimit:
-    """The client counts items, and partitions bytes: what the last fetches brought says how large one is."""
+    """A bound on how many items one fetch may bring of a partition: records, or pieces of batches.
+
+    The client counts items, and partitions bytes: what the last fetches brought says how large one is.
+    """
 
     def __init__(self) -> None:
         self._item_bytes = PIECE_BYTES
 
     def items(self, left_bytes: int) -> int:
-        """What has place in so many bytes; one at least."""
+        """Return how many items have place in so many bytes; one at least."""
         return max(1, left_bytes // self._item_bytes)
 
     def brought(self, count: int, size_bytes: int) -> None:
-        """A fetch has, of one partition. Large items count for some fetches more."""
+        """Note what a fetch has brought of one partition. Large items count for some fetches more."""
         self._item_bytes = max(1, size_bytes // count, self._item_bytes // 2)
 
 
-logger = logging.getLogger(__name__)
-
-
-_FETCH_WAIT_SECONDS = 1.0
-
-
-_RETRY_SECONDS = 1.0
-
-
 class Fetching:
-    """One loop for all partitions of an assignment. The client's keys are equal to ours: both are tuples."""
+    """The fetch loop for all partitions of an assignment.
+
+    The client's keys are equal to ours: both are tuples.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917  # what fetching is made of
         self,
@@ -65,91 +67,122 @@ class Fetching:
         self._dispatch = dispatch
         self.epochs = epochs
         self._on_out_of_range = on_out_of_range
-        self._max_buffered_bytes = settings.max_buffered_bytes
+        self._settings = settings
         self.budget = FetchBudget(
             settings.max_buffered_bytes,
             settings.fetch_default_bytes,
             self._assigned,
-            self._stands,
+            self._is_stalled,
             self._needs_more,
         )
-        self._wanted = fetches.Wanted()
+        self._to_fetch = fetches.PartitionsToFetch()
         self._item_limit = FetchItemLimit()
 
+    def install(self) -> None:
+        """Have the consumer ask for no more than the budget allows, undecoded where workers decode."""
+        consumer, settings, assignment = self._consumer, self._settings, self._assignment
+        # Both wrap the same method of the fetcher, `tune` inside `limit`.
+        internals.tune(consumer, retry_seconds=settings.retry_backoff_seconds)
+        fetch_requests.limit(consumer, self.budget)
+        # Undecoded, workers decode. Else records are decoded here, and their bytes count besides those of
+        # answers.
+        hold, max_batch_bytes = self.budget.hold, settings.max_batch_bytes
+        if self._dispatch.policy.decoder:
+            assignment.are_chunks = undecoded_fetch.fetch_undecoded(
+                consumer, hold, max_batch_bytes, self.epochs.fetched
+            )
+            if not assignment.are_chunks:
+                logger.warning(
+                    "this aiokafka is unknown inside: records are decoded here, not in the workers"
+                )
+        if not assignment.are_chunks:
+            undecoded_fetch.fetch_counted(consumer, hold, max_batch_bytes, self.epochs.fetched)
+            self.leave_room_for_decoded()
+
+    def wake(self) -> None:
+        """Let a fetch that waits begin anew: what there is to fetch has changed."""
+        fetches.wake(self._consumer)
+
     def on_room(self, partition: AssignedPartition) -> None:
-        """Fetch it, or not."""
-        self._on_room(partition, partition.room)
+        """Fetch the partition, or not, as it has room."""
+        self._on_room(partition, partition.to_fetch)
 
     def _on_room(self, partition: AssignedPartition, room: int) -> None:
         key = partition.key
         if not room:
-            self._wanted.discard(key)  # left undrained, not paused: pausing throws prefetched data away
-        elif key not in self._wanted:
-            self._wanted.add(TopicPartition(*key))
+            self._to_fetch.discard(key)  # left undrained, not paused: pausing throws prefetched data away
+        elif key not in self._to_fetch:
+            self._to_fetch.add(TopicPartition(*key))
             fetches.wake(self._consumer)
 
     @property
     def buffered_bytes(self) -> int:
-        """What this process holds of the partitions' records, or may get by open requests."""
-        decoded = sum(decoded_in(partition)[1] for partition in self._assigned.values())
+        """Bytes of the partitions' records that this process holds, or may get by open requests."""
+        decoded = sum(partition.decoded_size[1] for partition in self._assigned.values())
         return self.budget.used_bytes + decoded
 
     def leave_room_for_decoded(self) -> None:
-        """Records, or some of them, are decoded in this process: what those may take isn't for answers.
+        """Keep bytes free for records that are decoded in this process: answers don't get those.
 
         Half of all, or less where that many are known to be small.
         """
-        assignment, room_bytes = self._assignment, self._max_buffered_bytes // 2
+        assignment, room_bytes = self._assignment, self._settings.max_buffered_bytes // 2
         if record_bytes := assignment.decoded_record_bytes:
             # Among chunks others than those that wait may be at workers.
             bounds = assignment.bounds
             most = bounds.waiting + (bounds.acked_at_once if assignment.are_chunks else 0)
             room_bytes = min(room_bytes, len(self._assigned) * most * record_bytes)
-        self.budget.max_bytes = self._max_buffered_bytes - room_bytes
+        self.budget.max_bytes = self._settings.max_buffered_bytes - room_bytes
 
     def on_left(self, keys: Iterable[PartitionKey]) -> None:
         """Fetch these no more."""
         for key in keys:
-            self._wanted.discard(key)
+            self._to_fetch.discard(key)
             self.epochs.forget(TopicPartition(*key))
 
     async def run_forever(self) -> None:
-        """Raises what waiting doesn't mend."""
+        """Fetch until cancelled. Raises what waiting doesn't mend."""
         while True:
             await self._fetch()
 
     async def _fetch(self) -> None:
-        """Once. By itself, so that nothing here keeps what was fetched last."""
+        """Fetch once. A method of its own, so that no local name keeps what was fetched last."""
         try:
             fetched = await fetches.fetch(
-                self._consumer, self._wanted, _FETCH_WAIT_SECONDS, self.max_records(), self.room
+                self._consumer, self._to_fetch, _FETCH_WAIT_SECONDS, self.max_items(), self.items_of
             )
         except Exception as error:  # codecs raise what they like
-            await self._mend(error)
+            await self._recover(error)
             return
+        # A fetch brings partitions that were assigned when it returned: nothing was awaited since.
         for key, found in fetched.items():
             self._take_in(self._assigned[key], found)
         if fetched:
             self._dispatch.dispatch()
             await asyncio.sleep(0)  # a fetch that finds records never waits; others must get a turn
 
-    def max_records(self) -> int:
-        """Of one fetch: others must get a turn."""
+    def max_items(self) -> int:
+        """Return how many records one fetch may bring: others must get a turn."""
+        # Half of what a partition may hold: its bound holds exactly, and fetches come in bulk.
         half = max(1, self._assignment.bounds.waiting // 2)
         return min(half, self._item_limit.items(AHEAD_BYTES)) if self._assignment.are_chunks else half
 
-    def room(self, key: PartitionKey) -> int:
-        """How many records, or pieces of batches, a fetch may bring of one that is wanted."""
+    def items_of(self, key: PartitionKey) -> int:
+        """Return how many records, or pieces of batches, a fetch may bring of one partition."""
         partition = self._assigned.get(key)
+        # In doubt: nothing of a new leader's epoch is taken in before it is known where the one before ended.
         if partition is None or key in self.epochs.doubted:
             return 0
-        room = partition.room
+        room = partition.to_fetch
         self._on_room(partition, room)
+        # Undecoded, bytes are the bound, and the client counts items: an item may be a record or a piece of
+        # batches.
         is_bound = room and self._assignment.are_chunks
         return min(room, self._item_limit.items(partition.left_bytes)) if is_bound else room
 
     def _take_in(self, partition: AssignedPartition, found: Sequence[Any]) -> None:
         if self._assignment.are_chunks:
+            # How much less there is room for afterwards tells how large the items were.
             before_bytes = partition.left_bytes
             for records in undecoded_fetch.pieces(found):
                 self._assignment.add(partition, records)
@@ -161,35 +194,37 @@ class Fetching:
             self.leave_room_for_decoded()
         self.on_room(partition)
 
-    def _stands(self, key: Hashable) -> bool:
-        """Nothing of it moves before somebody acks, retries or skips it, or its slow record ends."""
+    def _is_stalled(self, key: Hashable) -> bool:
+        """Whether nothing of it moves before somebody acks, retries or skips, or its slow record ends."""
         partition = self._assigned.get(cast(PartitionKey, key))
         if self._needs_more(key):
             return True
-        if partition is None or partition.room:
+        if partition is None or partition.to_fetch:
             return False
         lane = partition.lane
         return partition.is_paused or not (lane.out_count or lane.is_deliverable)
 
     def _needs_more(self, key: Hashable) -> bool:
-        """A batch that was planned before has to be here as a whole, however large it is."""
+        """Whether a batch that was planned before isn't here as a whole yet, however large it is."""
         partition = self._assigned.get(cast(PartitionKey, key))
-        return partition is not None and missing_of_plan(partition) > 0
+        return partition is not None and partition.missing_of_plan > 0
 
     # ---- where a fetch fails
 
-    async def _mend(self, error: Exception) -> None:
-        """Undo what it may have skipped, then deal with the cause, or raise it.
+    async def _recover(self, error: Exception) -> None:
+        """Undo what a failed fetch may have skipped, then deal with the cause, or raise it.
 
         aiokafka drops what it had drained from other partitions, after their positions moved: the ledgers
         would take the hole for compaction and settle it.
         """
         for key, partition in self._assigned.items():
             self._consumer.seek(TopicPartition(*key), partition.ledger.position)
+        # The error names no record: which one it was is found in the traceback.
         unreadable = fetches.unreadable_record(error)
         if isinstance(error, OffsetOutOfRangeError):
+            # Until it is known where these go on: the others are fetched meanwhile.
             for tp in error.args[0]:
-                self._wanted.discard(tp)  # until it is known where to go on: the others are fetched meanwhile
+                self._to_fetch.discard(tp)
             self._on_out_of_range(error.args[0])
         elif unreadable is not None and (found := self._assigned.get(unreadable.tp)) is not None:
             await self.halt_at(found, unreadable.offset, error)
@@ -200,10 +235,11 @@ class Fetching:
             raise error
 
     async def halt_at(self, partition: AssignedPartition, offset: int, error: Exception) -> None:
-        """A record can't be decoded: deliver those before it, one fetch each, and stop there."""
+        """Deliver what is before a record that can't be decoded, one fetch each, and halt there."""
         key = partition.key
-        self._wanted.discard(key)
-        alone = fetches.Wanted({TopicPartition(*key)})
+        self._to_fetch.discard(key)
+        # One record a fetch: the one that can't be decoded must not take those before it along.
+        alone = fetches.PartitionsToFetch({TopicPartition(*key)})
         with contextlib.suppress(Exception):  # the same record again, where offsets have holes
             while partition.ledger.position < offset and self._assigned.get(key) is partition:
                 fetched = await fetches.fetch(

@@ -1,4 +1,4 @@
-"""What function.yaml may say of a kafka-cluster trigger, and of an output."""
+"""The kind `kafka-cluster`, for triggers and outputs: what function.yaml is read with. Loads no client."""
 
 from headrace.runtime.config.output import OutputKind
 from headrace.triggers.kafka.settings.model import KafkaOutputSettings, KafkaSettings

@@ -33,7 +33,10 @@ Ask = Callable[[list[TopicPartition]], Awaitable[Offsets]]
 
 
 class RangeWatcher:
-    """`on_out_of_range` is told of partitions whose position is, as often as that is seen."""
+    """A watcher that extends partitions to the ends of their logs.
+
+    `on_out_of_range` is told of partitions whose position is, as often as that is seen.
+    """
 
     def __init__(
         self,
@@ -47,23 +50,24 @@ class RangeWatcher:
         self._assigned = assignment.partitions
         self._on_out_of_range = on_out_of_range
         self._is_due = asyncio.Event()
-        self._known: Offsets = {}  # where the logs begin
-        self._asked_at = 0.0
+        self._known_beginnings: Offsets = {}  # where the logs begin
+        self._beginnings_read_at = 0.0
 
     def look_now(self) -> None:
-        """An assignment has begun."""
+        """Look at once: an assignment has begun."""
         self._is_due.set()
 
     async def run_forever(self) -> None:
-        """Raises KafkaError where waiting doesn't help."""
+        """Look until cancelled. Raises KafkaError where waiting doesn't help."""
         while True:
-            await self._look()
+            await self._check()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_INTERVAL_SECONDS):
                     await self._is_due.wait()
             self._is_due.clear()
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
+        # Assignments may change while the broker is asked: what is another object by then is left alone.
         before = {TopicPartition(*key): partition for key, partition in self._assigned.items()}
         # With read_committed, the end is the last stable offset.
         ends = await self._ask(self._consumer.end_offsets, before.keys())
@@ -80,15 +84,19 @@ class RangeWatcher:
         self._dispatch.dispatch()
 
     async def _beginnings(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """They move seldom."""
+        """Return beginning offsets, cached, since retention moves them rarely."""
         now = time.monotonic()
-        if now >= self._asked_at + _BEGINNINGS_SECONDS or self._known.keys() < set(partitions):
-            self._known = await self._ask(self._consumer.beginning_offsets, partitions)
-            self._asked_at = now
-        return self._known
+        is_old = now >= self._beginnings_read_at + _BEGINNINGS_SECONDS
+        if is_old or self._known_beginnings.keys() < set(partitions):
+            self._known_beginnings = await self._ask(self._consumer.beginning_offsets, partitions)
+            self._beginnings_read_at = now
+        return self._known_beginnings
 
     async def _ask(self, ask: Ask, partitions: Collection[TopicPartition]) -> Offsets:
-        """Of those that answer. One without a leader fails the others' answers: then each is asked alone."""
+        """Return the offsets of those that answer.
+
+        One without a leader fails the others' answers: then each is asked alone.
+        """
         if not partitions:
             return {}
         try:
@@ -105,20 +113,23 @@ class RangeWatcher:
             return {}
 
     async def _is_lost(self, tp: TopicPartition, partition: AssignedPartition) -> bool:
-        """Behind the last stable offset the log may go on: a plan of before isolationLevel was changed."""
+        """Whether the position is beyond the whole log, and not only behind the last stable offset.
+
+        A plan of before isolationLevel was changed may lie there.
+        """
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 end = await high_watermark(self._consumer, tp)
         except (KafkaError, TimeoutError):
             return False
         is_there = self._assigned.get(tp) is partition
-        return is_there and is_out_of_range(partition, self._known.get(tp, 0), end)
+        return is_there and is_out_of_range(partition, self._known_beginnings.get(tp, 0), end)
 
 
 async def read_record(
     settings: KafkaSettings, client_id: str, tp: TopicPartition, offset: int
 ) -> ConsumerRecord | None:
-    """The record at `offset`; None where there is none (compaction, control records).
+    """Return the record at `offset`; None where there is none (compaction, control records).
 
     Raises KafkaError, and TimeoutError where the broker doesn't answer.
     """
@@ -129,10 +140,12 @@ async def read_record(
     )
     async with asyncio.timeout(_READ_SECONDS):
         try:
+            # A consumer of its own, for one record: the trigger's fetches nothing with ranges.
             await start_client(consumer)
-            undecoded_fetch.count(consumer, max_batch_bytes=settings.max_batch_bytes)
+            undecoded_fetch.fetch_counted(consumer, max_batch_bytes=settings.max_batch_bytes)
             consumer.assign([tp])
             consumer.seek(tp, offset)
+            # Offsets without a record (transactions, compaction) move the position, too.
             while await consumer.position(tp) <= offset:
                 for record in (await consumer.getmany(tp, timeout_ms=100, max_records=1)).get(tp, ()):
                     return record if record.offset == offset else None
@@ -142,7 +155,7 @@ async def read_record(
 
 
 def is_out_of_range(partition: AssignedPartition, beginning: int, end: int) -> bool:
-    """Whether it can't go on: what it has to hand out next isn't in the log any more, or never will be.
+    """Whether a partition can't go on: its next offset isn't in the log any more, or never will be.
 
     What is in flight is left alone: where its records are gone, its handler fails. So is what has halted.
     """
@@ -150,5 +163,5 @@ def is_out_of_range(partition: AssignedPartition, beginning: int, end: int) -> b
     if lane.in_flight_count or lane.state is PartitionState.HALTED:
         return False
     next_offset = partition.ledger.position if lane.buffer.next_offset is None else lane.buffer.next_offset
-    planned = partition.plan.plan.last_end if partition.plan.plan is not None else 0
+    planned = partition.plan.planned.last_end if partition.plan.planned is not None else 0
     return not beginning <= next_offset or end < max(partition.ledger.position, planned)

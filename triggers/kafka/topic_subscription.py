@@ -1,4 +1,4 @@
-"""Which topics a trigger reads: those that it names, and those that match topicPattern, as these come."""
+"""The topics that a trigger reads: those that it names, and those that match topicPattern, as these come."""
 
 import asyncio
 import contextlib
@@ -16,12 +16,15 @@ from headrace.triggers.kafka.settings.model import KafkaSettings
 logger = logging.getLogger(__name__)
 
 _WAIT_SECONDS = 1.0
-_LOOK_SECONDS = 5.0
-_UNSAID = "the broker does not say which topics there are (%r); trying again"
+_REFRESH_SECONDS = 5.0
+_UNANSWERED = "the broker does not say which topics there are (%r); trying again"
 
 
 class TopicSubscription:
-    """Lists them every `topicRefresh`, at most every `pollInterval`: what has changed is one rebalance."""
+    """The subscription of one trigger, kept up to date.
+
+    Topics are listed every `topicRefresh`, at most every `pollInterval`: what has changed is one rebalance.
+    """
 
     def __init__(
         self,
@@ -34,43 +37,52 @@ class TopicSubscription:
         self._admin = admin
         self._settings = settings
         self._membership = membership
-        self._missed: set[str] = set()
-        self._said = ""
+        self._missing: set[str] = set()
+        self._last_warning = ""
 
     async def subscribe(self) -> None:
         """Join the group once there is a topic to read; later ones are noticed by themselves."""
+        # Before the first join: whoever waits for metadata of new topics would wait for a minute.
         hurry_topics(self._consumer)
-        while not (topics := await self._first()):  # noqa: ASYNC110  # the broker tells nobody
+        while not (topics := await self._first_topics()):  # noqa: ASYNC110  # the broker tells nobody
             await asyncio.sleep(_WAIT_SECONDS)
         self._membership.subscribe(topics)
 
     async def follow_forever(self) -> None:
-        """What the broker doesn't say, or the group has no time for, is asked again."""
+        """Follow topicPattern. What the broker doesn't say is asked again.
+
+        So is what the group has no time for.
+        """
         settings = self._settings
         while settings.topic_pattern:
             await asyncio.sleep(max(settings.topic_refresh_seconds, settings.poll_interval_seconds))
             try:
-                while not self._follow(await self._wanted()):  # noqa: ASYNC110  # nor does the client
+                while not self._apply(await self._topics_to_read()):  # noqa: ASYNC110  # nor does the client
                     await asyncio.sleep(_WAIT_SECONDS)
             except KafkaError as error:
-                self._say(_UNSAID, error)
+                self._warn_once(_UNANSWERED, error)
 
-    async def look(self) -> None:
-        """Once more, amid a rebalance: all members join with what is there now, and need no other one."""
+    async def refresh(self) -> None:
+        """List topics amid a rebalance: all members join with what is there now, and need no other one."""
         if self._settings.topic_pattern:
             with contextlib.suppress(KafkaError, TimeoutError):
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    self._follow(await self._wanted())
+                async with asyncio.timeout(_REFRESH_SECONDS):
+                    self._apply(await self._topics_to_read())
 
-    def _follow(self, now: set[str]) -> bool:
-        """Whether all is said: not what is missing for the first time, or what nobody can be told now."""
-        self._said = ""
+    def _apply(self, now: set[str]) -> bool:
+        """Subscribe to `now`. Return whether that is settled.
+
+        It isn't where a topic is missing for the first time, or the group can't be told now.
+        """
+        self._last_warning = ""
         before = set(self._consumer.subscription())
-        missed, self._missed = self._missed, before - now
-        if self._missed - missed:
+        # A topic that is missing once may be one that the asked broker doesn't know yet.
+        missed, self._missing = self._missing, before - now
+        if self._missing - missed:
             return False  # a broker may lag behind: another answer has to say the same
         if now == before:
             return True
+        # Amid a join: it is tried again a second later.
         if not self._membership.resubscribe(now):
             return False
         for names, how in ((now - before, "reads"), (before - now, "no longer reads")):
@@ -78,30 +90,30 @@ class TopicSubscription:
                 logger.info("%s %s, by topicPattern", how, ", ".join(sorted(names)))
         return True
 
-    async def _wanted(self) -> set[str]:
-        """Named topics are among them whether they are there or not. Raises KafkaError."""
+    async def _topics_to_read(self) -> set[str]:
+        """Return the topics to read, named ones whether they exist or not. Raises KafkaError."""
         listed = await list_topics(self._admin) if self._settings.topic_pattern else ()
         return {*self._settings.topics, *filter(self._settings.matches, listed)}
 
-    async def _first(self) -> set[str]:
-        """What there is to read, once one of them is there."""
+    async def _first_topics(self) -> set[str]:
+        """Return the topics to read, once one of them exists; until then nothing."""
         settings = self._settings
         try:
-            wanted = await self._wanted()
+            wanted = await self._topics_to_read()
             found = await describe_topics(self._admin, wanted) if wanted else {}
         except KafkaError as error:
-            self._say(_UNSAID, error)
+            self._warn_once(_UNANSWERED, error)
             return set()
         if missing := ", ".join(sorted(set(settings.topics) - set(found))):
             advice = f"headrace kafka topics --create NAME:PARTITIONS makes one{settings.access.or_hidden}"
-            self._say("no such topic: %s (%s)", missing, advice)
+            self._warn_once("no such topic: %s (%s)", missing, advice)
         elif not found:
-            self._say("no topic matches %s yet", settings.topic_pattern)
+            self._warn_once("no topic matches %s yet", settings.topic_pattern)
         return wanted if found else set()
 
-    def _say(self, line: str, *about: object) -> None:
-        """Once, until there is something else to say."""
+    def _warn_once(self, line: str, *about: object) -> None:
+        """Log a warning unless it was the last one."""
         said = line % about
-        if said != self._said:
+        if said != self._last_warning:
             logger.warning("%s", said)
-            self._said = said
+            self._last_warning = said

@@ -1,4 +1,8 @@
-"""The Kafka trigger: one consumer in the group, feeding one dispatcher."""
+"""The Kafka trigger: one consumer in the group, feeding one dispatcher.
+
+Read `run`, `stop` and `_run` for its life. What is fetched, watched and committed is its stream's (stream.py)
+and its assignment's (runtime/streams).
+"""
 
 import asyncio
 import logging
@@ -24,22 +28,14 @@ from headrace.runtime.tasks import outcome, task_group
 from headrace.runtime.wire.lease import now_ns
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.kafka.client import fetch_requests, fetches, internals, undecoded_fetch
 from headrace.triggers.kafka.client.connect import connect
-from headrace.triggers.kafka.client.errors import explained, topics_of
+from headrace.triggers.kafka.client.errors import explained
 from headrace.triggers.kafka.client.reauthentication import SignInWatch
 from headrace.triggers.kafka.dead_letters import KafkaDeadLetters
-from headrace.triggers.kafka.end_offsets import EndOffsets
-from headrace.triggers.kafka.fetching import Fetching
-from headrace.triggers.kafka.group.classic import ClassicMembership
-from headrace.triggers.kafka.group.consumer import ConsumerMembership
+from headrace.triggers.kafka.group.joining import open_membership
 from headrace.triggers.kafka.group.membership import GroupMembership
-from headrace.triggers.kafka.group.offsets import GroupOffsets, MemberOffsets, log_commit_expiry
-from headrace.triggers.kafka.group.transactional_offsets import TransactionalOffsets
-from headrace.triggers.kafka.log_watcher import LogWatcher
-from headrace.triggers.kafka.produce.cluster import watch_at_start
+from headrace.triggers.kafka.group.offsets import GroupOffsets, log_commit_expiry
 from headrace.triggers.kafka.produce.output_producer import OutputProducer
-from headrace.triggers.kafka.ranges import RangeWatcher
 from headrace.triggers.kafka.settings.model import KafkaOutputSettings, KafkaSettings
 from headrace.triggers.kafka.stream import KafkaStream
 from headrace.triggers.kafka.topic_subscription import TopicSubscription
@@ -50,11 +46,17 @@ _LEAVE_TIMEOUT_SECONDS = 5.0
 
 
 class KafkaTrigger(Trigger):
-    """Owns the consumer and its membership; what the group has given is its assignment's."""
+    """The trigger's life: it owns the consumer and its membership.
+
+    What the group has given is its assignment's.
+    """
 
     @staticmethod
     def delivery(settings: KafkaSettings, fields: TriggerFields) -> DeliveryPolicy:
-        """One lane for each partition, or key. Workers decode, where nobody here need look at records."""
+        """Return the policy: one lane for each partition, or key.
+
+        Workers decode, where nobody here need look at records.
+        """
         common, is_ranges = fields.delivery, settings.delivery == "ranges"
         return replace(
             common,
@@ -80,14 +82,14 @@ class KafkaTrigger(Trigger):
 
     @staticmethod
     def embedded(settings: KafkaSettings) -> EmbeddedNeeds:
-        """A Kafka with all topics that the function reads and writes by itself."""
+        """Return a Kafka with all topics that the function reads and writes by itself."""
         others = (settings.on_failure.dead_letter_topic, settings.result_topic)
         topics = (*settings.topics, *filter(None, others))
         return EmbeddedNeeds("kafka", topics, lambda at: settings.model_copy(update={"brokers": at}))
 
     @staticmethod
     def open_output(settings: KafkaOutputSettings, client_id: str) -> OutputProducer:
-        """To a cluster that is no trigger's."""
+        """Return an output to a cluster that is no trigger's."""
         return OutputProducer(settings.access, client_id)
 
     def __init__(
@@ -114,13 +116,12 @@ class KafkaTrigger(Trigger):
             takes_acks=dispatch.policy.ack_mode.is_explicit,
         )
         self._assignment = Assignment(dispatch, self._stream, settings.limits)
-        self._stream.ends = EndOffsets(self._assignment.partitions)
-        self._logs: LogWatcher
         self._offsets: GroupOffsets
-        self._watcher: RangeWatcher | None = None  # with delivery: ranges
         self._problem = "connecting"
         self._sign_ins = SignInWatch(settings.access)
         self._lease = dispatch.lease
+        # A frozen processor can't know that its partitions have gone to somebody else: the fence is another
+        # process.
         self._fence = Fence(self._lease)
         self._answered_ns = 0  # when the group has last answered
         self._late_ack_seconds = dispatch.policy.late_ack_seconds
@@ -150,6 +151,7 @@ class KafkaTrigger(Trigger):
         try:
             await self._assignment.give_back(wait_seconds, self._late_ack_seconds)
         finally:
+            # From here on callbacks of the group are ignored: nothing of it is here any more.
             # Not before: a rebalance that comes now has to wait for the last commit.
             self._consumer = None
             await self._leave(membership)
@@ -174,20 +176,16 @@ class KafkaTrigger(Trigger):
             consumer, self._admin = await connect(settings, self._client_id, self._on_away)
             await log_commit_expiry(self._admin, settings)
             membership = self._open(consumer)
-            self._problem = f"waiting for {'topics ' if settings.topics else ''}{topics_of(settings)}"
+            self._problem = f"waiting for {'topics ' if settings.topics else ''}{settings.all_topics}"
             topics = self._topics = TopicSubscription(consumer, self._admin, settings, membership)
             await topics.subscribe()
             self._problem = f"joining group {settings.consumer_group}"
             async with task_group(KafkaError, HeadraceError) as tasks:
                 self._tasks = tasks
-                if self._watcher is not None:
-                    tasks.create_task(self._watcher.run_forever(), name="ends")
                 tasks.create_task(membership.watch(), name="membership")
-                tasks.create_task(self._stream.fetching.run_forever(), name="fetch")
-                tasks.create_task(self._logs.run_forever(), name="logs")
-                results = watch_at_start(self._admin, settings.result_topic, self._outputs.cluster)
+                self._stream.start(tasks)
+                results = self._outputs.cluster.watch_at_start(self._admin, settings.result_topic)
                 tasks.create_task(results, name="resultTopic")
-                tasks.create_task(self._stream.ends.follow_forever(consumer), name="lag")
                 tasks.create_task(topics.follow_forever(), name="topicPattern")
                 tasks.create_task(self._assignment.commit_forever(), name="commit")
         except KafkaError as error:
@@ -197,54 +195,34 @@ class KafkaTrigger(Trigger):
         self._problem = why
 
     def _open(self, consumer: AIOKafkaConsumer) -> GroupMembership:
-        """Put together what needs a client."""
-        settings, assignment = self._settings, self._assignment
+        """Make what needs a client, before the group is joined."""
+        clients = consumer, self._admin
         self._consumer, self._answered_ns = consumer, now_ns()
-        membership, offsets = self._join_by(consumer)
+        membership, offsets = open_membership(
+            clients,
+            self._settings,
+            self._late_ack_seconds,
+            self,
+            self._metrics.failed_joins.inc,
+            (self._outputs.cluster, self._client_id),
+        )
         self._membership, self._offsets = membership, offsets
-        assignment.committer = Committer(offsets, self._metrics)
-        logs = self._logs = LogWatcher((consumer, self._admin), settings, assignment, offsets, self._metrics)
-        epochs = logs.epochs
-        fetching = Fetching(consumer, assignment, self._dispatch, settings, epochs, logs.on_out_of_range)
-        self._stream.connect(consumer, self._admin, (membership, offsets), fetching, logs)
-        if self._dispatch.policy.is_ranges:
-            self._watcher = RangeWatcher(consumer, self._dispatch, assignment, logs.on_out_of_range)
+        self._assignment.committer = Committer(offsets, self._metrics)
+        self._stream.connect(clients, (membership, offsets), self._assignment, self._dispatch, self._metrics)
+        # Before the first assignment, whose records it has to fence.
         self._fence.start()
+        # After the start, whose refusals end the replica: those that come later are waited out.
         for client in (consumer._client, self._admin._client):  # noqa: SLF001
             self._sign_ins.watch(client)
-        internals.tune(consumer, retry_seconds=settings.retry_backoff_seconds)
-        fetch_requests.limit(consumer, fetching.budget)
-        if self._dispatch.policy.decoder:
-            assignment.are_chunks = undecoded_fetch.forward(
-                consumer, fetching.budget.hold, settings.max_batch_bytes, epochs.fetched
-            )
-            if not assignment.are_chunks:
-                logger.warning(
-                    "this aiokafka is unknown inside: records are decoded here, not in the workers"
-                )
-        if not assignment.are_chunks:
-            undecoded_fetch.count(consumer, fetching.budget.hold, settings.max_batch_bytes, epochs.fetched)
-            fetching.leave_room_for_decoded()
         return membership
-
-    def _join_by(self, consumer: AIOKafkaConsumer) -> tuple[GroupMembership, GroupOffsets]:
-        """By groupProtocol."""
-        settings, admin = self._settings, self._admin
-        if settings.group_protocol == "consumer":
-            waits_seconds = settings.max_wait_handler_during_rebalance_seconds + self._late_ack_seconds
-            member = ConsumerMembership(consumer, admin, settings, waits_seconds, self)
-            return member, MemberOffsets(consumer, admin, member.session)
-        classic = ClassicMembership(consumer, admin, settings, self, self._metrics.failed_joins.inc)
-        if settings.exactly_once:
-            clients = consumer, admin
-            return classic, TransactionalOffsets(clients, settings, self._outputs.cluster, self._client_id)
-        return classic, GroupOffsets(consumer, admin, settings.consumer_group)
 
     # ---- the membership's word
 
     def on_renewed(self, end_ns: int) -> None:
-        """What the workers have is theirs until then."""
+        """Renew the lease: what the workers have is theirs until then."""
         self._answered_ns = now_ns()
+        # From when the answered request was sent: the broker counts the session from when it got that, or
+        # later.
         self._lease.renew(end_ns)
         self._dispatch.dispatch()  # nothing is handed out while it is over
 
@@ -256,45 +234,50 @@ class KafkaTrigger(Trigger):
             self._problem = f"group {self._settings.consumer_group} is rebalancing"
         if is_lost and self._assignment.partitions:
             logger.error("the membership in the group is lost: its records are dropped here, uncommitted")
+        # A lost membership: others have the partitions already, so there is nothing to wait for.
         wait_seconds = 0 if is_lost else self._settings.max_wait_handler_during_rebalance_seconds
         late_ack_seconds = 0 if is_lost else self._late_ack_seconds
         try:
             await self._assignment.give_back(wait_seconds, late_ack_seconds, keys)
             if keys is None:
-                await self._topics.look()
+                # All members join again after this: with topics that are there by now no other rebalance is
+                # needed.
+                await self._topics.refresh()
         except Exception as error:
             # The member would go on in its group, with handlers of this assignment still running.
             self._tasks.create_task(_raise(error), name="revoke")
             await asyncio.Event().wait()
 
     def on_assigned(self, keys: Collection[PartitionKey]) -> None:
-        """Heartbeats wait for this to return: the work is a task's."""
+        """Begin with these in a task: heartbeats wait for this to return."""
         membership = self._membership
         if self._consumer is None or membership is None or self._is_stopping:
             return
+        # Also for none: it has joined, and stands by.
         self._metrics.rebalances.inc()
         mine = [key for key in keys if self._settings.takes(key.partition)]
         if others := len(keys) - len(mine):
             logger.info("%d assigned partitions are left alone: not in `partitions`", others)
+        # Commits of these carry it, and are refused once the group has gone on.
         generation = membership.generation
         self._assignment.on_assigned(mine, -1 if generation is None else generation, self._tasks)
 
     def _on_started(self) -> None:
         self._problem = ""
-        fetches.wake(self._consumer)
-        if self._watcher is not None:
-            self._watcher.look_now()
 
     # ---- what others see
 
     def problems(self) -> list[str]:
-        """Why no records flow, or why some don't."""
+        """Return why no records flow, or why some don't."""
         of_group = self._joining_problem or self._problem
         others = filter(None, (self._sign_ins.problem, self._silence(), *self._outputs.problems()))
         return list(dict.fromkeys([*self._assignment.problems(of_group), *others]))
 
     def _silence(self) -> str:
-        """Since when nothing was heard about the group, where that is long and no failed join says more."""
+        """Return since when nothing was heard about the group, where that is long.
+
+        A failed join says more: then nothing is said here.
+        """
         seconds = (now_ns() - self._answered_ns) / 1e9 if self._consumer else 0.0
         if seconds < self._settings.session_timeout_seconds or self._joining_problem:
             return ""
@@ -305,7 +288,7 @@ class KafkaTrigger(Trigger):
         return self._membership.problem if self._membership else ""
 
     def status(self) -> TriggerStatus:
-        """Group membership and partitions."""
+        """Return group membership and partitions."""
         consumer = self._consumer
         subscribed = consumer.subscription() if consumer else ()
         about = {

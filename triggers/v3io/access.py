@@ -1,4 +1,4 @@
-"""A trigger's url: the web API's, or with a stream and a group as Nuclio's dashboard wants them."""
+"""A trigger's url and credentials: where its web API is, and who it is there. Nuclio's rules for both."""
 
 import os
 import uuid
@@ -9,17 +9,13 @@ from urllib.parse import unquote, urlsplit
 from headrace.runtime.v3io.addresses import V3IO_KEY_VARIABLE, V3ioAccess
 
 WITHOUT_GROUP = "has a path, which must contain @ indicating the consumer group's name"
-
-
 WITHOUT_STREAM = "must contain the container's name and the stream's path"
-
-
 _EXAMPLE = "; expected http://v3io-webapi:8081/CONTAINER/STREAM@GROUP"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamUrl:
-    """`scheme://host[:port]/container/stream@group`; of a bare address only `web_api` says anything."""
+    """`scheme://host[:port]/container/stream@group`, taken apart; a bare address has `web_api` alone."""
 
     web_api: str
     container: str = ""
@@ -28,10 +24,11 @@ class StreamUrl:
 
 
 def parse_url(text: str) -> StreamUrl:
-    """Raises ValueError, with what follows the word url."""
+    """Take a trigger's url apart. Raises ValueError, whose text follows the word url."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
-    except ValueError:  # whose message may show a password
+    except ValueError:
+        # The message of urlsplit may show a password, which stands in a url before an @.
         raise ValueError("is none" + _EXAMPLE) from None
     if parts.query or parts.fragment:
         raise ValueError("has a ? or #" + _EXAMPLE)
@@ -49,26 +46,29 @@ def parse_url(text: str) -> StreamUrl:
 
 
 GENERATE = "$generate"
-
-
-"""As a password: the access key that is in the environment."""
+"""A password that stands for the access key in the environment."""
 
 
 def access_of(
     web_api: str, username: str, password: str, secret: str, env: Mapping[str, str] = os.environ
 ) -> V3ioAccess:
-    """A password that is a UUID is an access key, as `secret` is; any other signs in beside a username."""
+    """Return how to get into the web API.
+
+    A password that is a UUID is an access key, and so is `secret`; any other password signs in beside a
+    username.
+    """
     if password == GENERATE:
         return V3ioAccess(web_api, env.get(V3IO_KEY_VARIABLE, password))
     if is_access_key(password):
         return V3ioAccess(web_api, password)
+    # Credentials of the file come first; the environment's key is for files that have none.
     if not secret and not (username and password):
         secret = env.get(V3IO_KEY_VARIABLE, "")
     return V3ioAccess(web_api, secret, username, password)
 
 
 def is_access_key(text: str) -> bool:
-    """Access keys are UUIDs."""
+    """Whether the text is an access key: those are UUIDs."""
     try:
         uuid.UUID(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`onFailure` of a v3ioStream trigger: as Kafka's, with another stream for dead letters."""
+"""Every attribute of a `v3ioStream` trigger: type, default, annotation and effect. Nuclio's names."""
 
 import re
 from dataclasses import replace
@@ -29,7 +29,7 @@ def _path(text: str) -> str:
 
 
 class V3ioFailureSettings(OnFailureSettings):
-    """`onFailure`."""
+    """The section `onFailure`: Kafka's, with a stream in the place of a topic for dead letters."""
 
     dead_letter_topic: Annotated[Text, AfterValidator(_path)] = setting(
         "deadLetterTopic",
@@ -40,16 +40,12 @@ class V3ioFailureSettings(OnFailureSettings):
 
 
 DEFAULT_READ_BATCH_SIZE = 64
-
-
 _MAX_RECORDS = 10_000  # of one answer, by any setting; it has 10 MB at most
-
-
 _PLACE = "comes with the other two of containerName, streamPath and consumerGroup, or all are in the url"
 
 
 def _whole(value: object) -> object:
-    """Nuclio's files may come by way of JSON, where every number is a float."""
+    """Return a whole float as an int: Nuclio's files may come by way of JSON, where every number is one."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -60,6 +56,7 @@ def _or_default(size: int) -> int:
 def _group(name: str) -> str:
     if len(name) > MAX_GROUP_CHARS or any(c.isspace() or c in "/@" for c in name):
         raise ValueError(f"{name!r} is no group; expected up to {MAX_GROUP_CHARS} characters without / and @")
+    # Attributes' names can't have every character: two groups whose names differ may share an escaped one.
     if other := another_of_that_name(name):
         raise ValueError(f"{name!r} would keep its offsets where group {other!r} does; take another name")
     return name
@@ -77,13 +74,11 @@ def _web_api(text: str) -> str:
 
 
 Whole = Annotated[int, BeforeValidator(_whole), replace(COUNT, accepts=(int, float))]
-
-
 Interval = Annotated[Seconds, Gt(0), Le(86400)]
 
 
 class V3ioAttributes(Settings):
-    """The attributes of one trigger."""
+    """The attributes of one trigger, as its file has them."""
 
     web_api: Annotated[Text, AfterValidator(_web_api)] = setting(
         "webApi",

@@ -18,7 +18,7 @@ ORIGIN = struct.Struct(">IQI")
 
 
 class V3ioDeadLetters:
-    """Writes to one stream; what failed in a shard stays in order, in the shard of its number."""
+    """The writer to one stream. Records of one shard stay in order: they go to the shard of its number."""
 
     def __init__(self, client: V3ioClient, stream: StreamPath | None) -> None:
         self._client = client
@@ -26,7 +26,7 @@ class V3ioDeadLetters:
         self._shard_count = 0
 
     async def write(self, record: WireRecord, key: PartitionKey, reason: str, attempts: int) -> None:
-        """Return once it is safe, byte for byte and with its partition key. Raises BrokerError."""
+        """Return once the record is written, byte for byte, with its partition key. Raises BrokerError."""
         assert self._stream is not None, "a rule asks for it"
         stream, origin = self._stream, ORIGIN.pack(key.partition, record.offset, min(attempts, 2**32 - 1))
         try:
@@ -37,10 +37,10 @@ class V3ioDeadLetters:
             new = NewRecord(record.value or b"", partition_key, origin, shard)
             await put(self._client, stream, [new])
         except V3ioRefusedError as refused:
-            self._shard_count = 0
+            self._shard_count = 0  # the stream may be made anew with another number of shards
             if not refused.is_absent:
                 raise
             create = f"`headrace v3io streams --create {stream}:8`"
             raise BrokerError(f"there is no dead-letter stream {stream}: create it with {create}") from None
-        # Where it came from is in the record. Why it failed has no place there.
+        # ClientInfo says where the record came from; the 16 bytes have no room for why it failed.
         logger.warning("%s offset %d is in %s: %s", key, record.offset, stream, reason)

@@ -1,7 +1,7 @@
-"""Shards that had no record when the group first looked, kept beside its state.
+"""Shards that had no record when the group first looked, noted in the item that holds the group's state.
 
-A shard is made by its first record. With seekTo latest, one that is made while no replica runs would look as
-if its records had been there before the group.
+The first record of a shard makes it. With seekTo latest, a shard that is made while no replica runs would
+look as if its records had been there before the group, and they would be skipped.
 """
 
 from collections.abc import Collection
@@ -17,21 +17,22 @@ def _name(shard: int) -> str:
 
 
 class EmptyShards:
-    """All of it raises V3ioError."""
+    """The notes of one group. All methods raise V3ioError."""
 
     def __init__(self, client: V3ioClient, stream: StreamPath, group_name: str) -> None:
         self._client = client
-        self._path = stream.beside(state_name(group_name))
+        self._path = stream.item_path(state_name(group_name))
 
     async def add(self, shards: Collection[int]) -> None:
-        """They have no record. Others write their sessions there: nothing of the item but this is touched."""
+        """Note that these shards have no record."""
+        # Members write their sessions into the same item: only the attributes of these notes are touched.
         if missing := set(shards) - await self.among(shards):
             names = {_name(shard): 1 for shard in sorted(missing)}
             if refused := await put_attributes(self._client, self._path, names, "exists(state)"):
                 raise refused
 
     async def among(self, shards: Collection[int]) -> set[int]:
-        """Which of these had no record once."""
+        """Return which of these shards had no record once."""
         if not shards:
             return set()
         item = await get_item(self._client, self._path, [_name(shard) for shard in shards]) or {}

@@ -10,18 +10,18 @@ from headrace.runtime.worker.api.event_classes import InBytes
 
 _CLIENT_INFO = "client-info"
 _BY_THE_SERVER = 1
-_KIND = "v3io-stream"  # Nuclio's events say it so, whatever the file does
+_KIND = "v3io-stream"  # as in Nuclio's events, whichever alias the file has
 
 
 def record_of(record: StreamRecord) -> SentRecord:
-    """Offsets are sequence numbers, keys partition keys."""
+    """Return a stream's record as workers get it: offsets are sequence numbers, keys partition keys."""
     key, info = record.partition_key.encode(errors="surrogatepass") or None, record.client_info
     headers = encode_headers([(_CLIENT_INFO, info)] if info else [])
     return SentRecord(record.sequence, record.arrived_ms, _BY_THE_SERVER, key, record.data, headers)
 
 
 class V3ioEvent(StreamEvent):
-    """One record: `offset` is its sequence number, `timestamp` when it arrived, `topic` the stream's path.
+    """A record: `offset` is its sequence number, `timestamp` when it arrived, `topic` the stream's path.
 
     Beyond Nuclio: `partition_key` (a str, or None; `key` has its bytes) and `client_info` (bytes, or None).
     """
@@ -34,19 +34,19 @@ class V3ioEvent(StreamEvent):
     # ruff: disable[SLF001]
     headers: Lazy[dict[str, bytes | None]] = Lazy(lambda _: {})
     header_list: Lazy[list[tuple[str, bytes | None]]] = Lazy(lambda _: [])
-    trigger: Lazy[sdk.TriggerInfo] = Lazy(lambda event: _as_nuclio_says(event._partition.trigger))
+    trigger: Lazy[sdk.TriggerInfo] = Lazy(lambda event: _with_nuclios_kind(event._partition.trigger))
     client_info: Lazy[bytes | None] = Lazy(lambda event: dict(event._record.headers).get(_CLIENT_INFO))
     # ruff: enable[SLF001]
 
     @Lazy
     def partition_key(self) -> str | None:
-        """As its producer gave it."""
+        """The partition key that its producer gave; None where it gave none."""
         key = self.record_key
         return None if key is None else key.decode(errors="replace")
 
 
 class _V3ioInBytes(InBytes):
-    """With NUCLIO_PYTHON_DECODE_EVENT_STRINGS off."""
+    """The event where NUCLIO_PYTHON_DECODE_EVENT_STRINGS is off: its strings are bytes."""
 
     __slots__ = ()
     path = b""
@@ -58,7 +58,7 @@ class _V3ioInBytes(InBytes):
 V3ioEvent.in_bytes = _V3ioInBytes
 
 
-def _as_nuclio_says(trigger: sdk.TriggerInfo) -> sdk.TriggerInfo:
+def _with_nuclios_kind(trigger: sdk.TriggerInfo) -> sdk.TriggerInfo:
     return sdk.TriggerInfo(_KIND, trigger.name)
 
 

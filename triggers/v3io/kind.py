@@ -1,4 +1,4 @@
-"""What function.yaml may say of a v3ioStream trigger."""
+"""The declaration of the kind v3ioStream: what function.yaml may say of such a trigger."""
 
 from headrace.runtime.config.trigger_kinds import TriggerKind
 from headrace.triggers.v3io.settings import V3ioSettings

@@ -1,4 +1,4 @@
-"""Being a member: heartbeats into the group's state, and the shards that come of it."""
+"""The membership of one replica in its group: heartbeats into the group's state, and the shards it gets."""
 
 import asyncio
 import logging
@@ -16,8 +16,8 @@ from headrace.triggers.v3io.shares import ShardAssignor, ShareDecision, V3ioMemb
 
 logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0
-"""Between two looks of a member that waits for shards."""
+_POLL_SECONDS = 1.0
+"""Between two heartbeats of a member that waits for shards."""
 _LEAVE_SECONDS = 5.0
 _REPORT_EVERY = 10
 _MANY_REFUSALS = 20
@@ -27,68 +27,71 @@ _ID_LENGTH = 20  # as v3io-go's
 
 
 class MembershipListener(Protocol):
-    """Whom a membership tells what has become of it."""
+    """The trigger that a membership tells what has become of it. Called on the event loop."""
 
     def on_renewed(self, sent_ns: int) -> None:
-        """What was written then, by wire/clock.py, keeps all shards for sessionTimeout."""
+        """Keep all shards for sessionTimeout from `sent_ns` on, by the monotonic clock of wire/lease.py."""
 
     def on_gained(self, shards: Collection[int]) -> None:
-        """These are its own from now on, besides those that were; none: it is a member, and stands by."""
+        """Begin with these shards, beside those that it has; none: it is a member, and stands by."""
 
-    async def has_moved(self) -> bool:
+    async def are_others_further(self) -> bool:
         """Whether others may have handled records of its shards that it hasn't. Raises V3ioError."""
 
     async def on_lost(self) -> None:
-        """All shards are somebody else's. Returns once nothing is done with them any more."""
+        """Drop all shards: they are somebody else's. Returns once nothing is done with them any more."""
 
 
 class V3ioMembership:
-    """One member of one group, on the event loop. Its owner runs it, and has it leave once that has ended."""
+    """A member of a group, on the event loop.
+
+    The trigger runs `run_forever`, and calls `leave` once that has ended.
+    """
 
     def __init__(
         self,
         item: StateItem,
-        group: ShardAssignor,
+        assignor: ShardAssignor,
         function: str,
         heartbeat_seconds: float,
-        owner: MembershipListener,
+        listener: MembershipListener,
     ) -> None:
         self._item = item
-        self._group = group
+        self._assignor = assignor
         self._function = function
         self._heartbeat_seconds = heartbeat_seconds
-        self._owner = owner
+        self._listener = listener
         self.member = V3ioMember(_new_id(function))
         self.generation = 0
-        """Of the member that it is now: it begins anew once its shards are lost."""
+        """Counts the members that this has been: it goes on as another one once its shards are lost."""
         self.problem = "joining the group"
-        """Why it isn't renewed, where it isn't."""
+        """Why the session isn't renewed; empty while it is."""
         self.takes_more = True
-        """Whether it goes for shards that it hasn't."""
+        """Whether more shards are taken; False while the trigger stops."""
         self._renewed_ns = _NEVER
-        """When what keeps it was begun, by wire/clock.py."""
-        self._may_be_in = False
+        """When the write that last renewed the session was begun, by wire/lease.py."""
+        self._may_have_session = False
         self._failures, self._waits = LogThrottle(_REPORT_EVERY), LogThrottle(_REPORT_EVERY)
         self._refusal_count = 0
 
     async def run_forever(self) -> None:
-        """Join, and stay."""
+        """Join the group, and renew the session until cancelled."""
         backoff = backoff_seconds()
         while True:
             try:
-                is_done = await self._turn()
+                is_done = await self._heartbeat()
             except (V3ioError, StateError) as error:
                 is_done = False
                 self._report_failure(error)
             if is_done:
-                self._failures.end()
+                self._failures.reset()
                 self._refusal_count = 0
                 self.problem, backoff = "", backoff_seconds()
             await asyncio.sleep(self._pause_seconds if is_done else next(backoff))
 
     async def leave(self) -> None:
-        """Remove its session, so that others have its shards at once. Bounded; doesn't raise."""
-        if not self._may_be_in:
+        """Remove the session, so that others get the shards at once. Bounded; doesn't raise."""
+        if not self._may_have_session:
             return
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
@@ -97,47 +100,61 @@ class V3ioMembership:
             why = str(error) or f"no answer within {_LEAVE_SECONDS:g} s"
             logger.warning("leaving the group failed (%s): it notices by sessionTimeout", why)
 
-    async def _turn(self) -> bool:
-        """Look, and write what follows. False: once more, as another member was faster."""
+    async def _heartbeat(self) -> bool:
+        """Read the group's state, and write what follows from it.
+
+        False: to be tried again after a short pause, as another member has written meanwhile.
+        """
+        # The clock is read before the state: the lease may end too early, and never too late.
         sent_ns, state = now_ns(), await self._item.read()
-        verdict = self._group.decide(state.sessions, self.member, time.time_ns(), self.takes_more)
-        if verdict.member is None or (self._was_removed(state) and await self._owner.has_moved()):
-            await self._lose(verdict, state)
+        decision = self._assignor.decide(state.sessions, self.member, time.time_ns(), self.takes_more)
+        if decision.member is None or (
+            self._was_removed(state) and await self._listener.are_others_further()
+        ):
+            await self._lose(decision, state)
             return False
-        if verdict.is_waiting:
-            self.member, self._renewed_ns = verdict.member, _NEVER
+        # Each share has a member: nothing is written, so a replica that stands by costs the others nothing.
+        if decision.is_waiting:
+            self.member, self._renewed_ns = decision.member, _NEVER
             self._report_waiting()
             return True
-        if verdict.member == self.member and not self._is_due:
+        if decision.member == self.member and not self._is_due:
             return True
-        self._may_be_in = True
-        if refused := await self._item.replace(state, verdict.sessions):
+        # From here on an answer may be lost and the session written all the same: `leave` has to remove it.
+        self._may_have_session = True
+        if refused := await self._item.replace(state, decision.sessions):
             self._report_refusal(refused)
             return False
-        gained, is_first = verdict.member.shards - self.member.shards, self._renewed_ns == _NEVER
-        self.member, self._renewed_ns = verdict.member, sent_ns
-        self._waits.end()
-        self._owner.on_renewed(sent_ns)
+        gained, is_first = decision.member.shards - self.member.shards, self._renewed_ns == _NEVER
+        self.member, self._renewed_ns = decision.member, sent_ns
+        self._waits.reset()
+        # The lease first: shards are read, and workers started, under one that counts from this write.
+        self._listener.on_renewed(sent_ns)
         if gained or is_first:
-            self._owner.on_gained(sorted(gained))
+            self._listener.on_gained(sorted(gained))
         return True
 
     def _was_removed(self, state: GroupState) -> bool:
-        """Its time was over, so whatever is free now may have had another owner meanwhile."""
+        """Whether its session timed out and was removed.
+
+        Whatever is free now may then have had another owner meanwhile.
+        """
         is_there = any(session.member_id == self.member.id for session in state.sessions)
-        is_over = now_ns() - self._renewed_ns >= self._group.session_timeout_ns
+        # A session that was wiped within its time is just written anew: nobody could have taken the shards.
+        is_over = now_ns() - self._renewed_ns >= self._assignor.session_timeout_ns
         return bool(self.member.shards) and not is_there and is_over
 
-    async def _lose(self, verdict: ShareDecision, state: GroupState) -> None:
-        """Others have its shards, or had: go on as another member, with none."""
+    async def _lose(self, decision: ShareDecision, state: GroupState) -> None:
+        """Drop all shards, which others have or had, and go on as another member, without any."""
         own = self.member.id
         logger.error("others have shards of member %s, or had: its records are dropped, uncommitted", own)
-        self.generation += 1  # first: nothing of what was may be committed
-        await self._owner.on_lost()
+        # Before anything is awaited: commits of another generation are refused from here on.
+        self.generation += 1
+        await self._listener.on_lost()
         self.member = V3ioMember(_new_id(self._function))
         self._renewed_ns = _NEVER
-        others = tuple(session for session in verdict.sessions if session.member_id != own)
-        await self._item.replace(state, others)  # in vain, its old session grows stale
+        others = tuple(session for session in decision.sessions if session.member_id != own)
+        await self._item.replace(state, others)  # where that fails, the old session grows stale
 
     @property
     def _is_due(self) -> bool:
@@ -145,30 +162,30 @@ class V3ioMembership:
 
     @property
     def _pause_seconds(self) -> float:
-        """Until the next turn."""
+        """Seconds until the next heartbeat."""
         left = self._heartbeat_seconds if self._renewed_ns == _NEVER else max(0.0, self._left_seconds)
-        is_looking = self.takes_more and not self._group.has_share(self.member)
-        return min(left, _LOOK_SECONDS) if is_looking else left
+        is_looking = self.takes_more and not self._assignor.has_share(self.member)
+        return min(left, _POLL_SECONDS) if is_looking else left
 
     @property
     def _left_seconds(self) -> float:
-        """Until it has to be renewed."""
+        """Seconds until the session has to be renewed."""
         return (self._renewed_ns - now_ns()) / 1e9 + self._heartbeat_seconds
 
     def _report_refusal(self, refused: V3ioRefusedError) -> None:
-        """Others are faster now and then, and not always."""
+        """Note a refused write: others are faster now and then, but not many times in a row."""
         self._refusal_count += 1
         if self._refusal_count >= _MANY_REFUSALS:
             self._report_failure(refused)
 
     def _report_failure(self, error: Exception) -> None:
         self.problem = f"the group's state can't be renewed: {error}"
-        if self._failures.is_news():
+        if self._failures.should_log():
             logger.warning("%s; trying again", self.problem)
 
     def _report_waiting(self) -> None:
-        if self._waits.is_news():
-            count = self._group.replica_count
+        if self._waits.should_log():
+            count = self._assignor.replica_count
             logger.info("each of the group's %d shares of shards has a member: this replica stands by", count)
 
 

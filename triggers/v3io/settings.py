@@ -1,4 +1,4 @@
-"""Conditions between a v3ioStream trigger's settings, and between them and the trigger's own fields."""
+"""The settings of a v3ioStream trigger: its attributes, the rules between them, what follows from them."""
 
 import os
 import re
@@ -18,10 +18,10 @@ _PLACE = {"container_name": "containerName", "stream_path": "streamPath", "consu
 
 
 def given_place(trigger: TriggerFields) -> list[str]:
-    """Which of the three attributes that name a group's stream the file has."""
+    """Return which of the three attributes that name a group's stream the file has."""
     attributes = trigger.attributes if isinstance(trigger.attributes, dict) else {}
-    given = {str(key).lower() for key, value in attributes.items() if value}
-    return [key for key in _PLACE.values() if key.lower() in given]
+    present = {str(key).lower() for key, value in attributes.items() if value}
+    return [key for key in _PLACE.values() if key.lower() in present]
 
 
 def _place_is_whole(settings: V3ioAttributes, trigger: TriggerFields) -> str:
@@ -98,16 +98,12 @@ RULES = (
     *ON_FAILURE_RULES,
     Rule("on_failure.dead_letter_topic", ("on_failure.dead_letter_topic", "stream_path"), _feeds_itself),
 )
-
-
 _READS_AHEAD = 4
-
-
 _SLASHES = re.compile("/+")
 
 
 class V3ioSettings(V3ioAttributes):
-    """What a v3ioStream trigger goes by."""
+    """The settings of one v3ioStream trigger."""
 
     rules: ClassVar[tuple[Rule, ...]] = RULES
     has_fixed_replicas: ClassVar[bool] = True
@@ -117,14 +113,16 @@ class V3ioSettings(V3ioAttributes):
 
     @classmethod
     def fallbacks(cls, trigger: Any) -> Mapping[str, object]:
-        """Of the trigger's url. Where the attributes say one part of the place, they have to say all."""
+        """Return what the trigger's url says; its stream only where the attributes say no part of one."""
         found: dict[str, object] = (
             {"web_api": os.environ[V3IO_VARIABLE]} if V3IO_VARIABLE in os.environ else {}
         )
-        with suppress(ValueError):  # a rule says what is wrong with it
+        # A url that can't be parsed says nothing here: a rule tells what is wrong with it.
+        with suppress(ValueError):
             url = parse_url(trigger.url)
             if trigger.url:
                 found["web_api"] = url.web_api
+            # The three go together, so that a url and attributes can't name a mix of two groups.
             if url.group and not given_place(trigger):
                 found |= {"container_name": url.container, "stream_path": url.stream_path}
                 found["consumer_group"] = url.group
@@ -132,30 +130,31 @@ class V3ioSettings(V3ioAttributes):
 
     @property
     def topic(self) -> str:
-        """What events and acks call the stream: its path, as it is written, without a slash at its end."""
+        """The stream's name in events and acks: its path, as it is written, without a slash at its end."""
         return self.stream_path.rstrip("/")
 
     @property
     def topic_aliases(self) -> Mapping[str, str]:
         """Other names that acks may have for it; old mlrun's have a slash alone."""
+        # An ack may spell the path with or without slashes, and old mlrun's have a slash alone.
         path = self.topic.strip("/")
         names = ("/", path, f"/{path}", f"{path}/", f"/{path}/")
         return {name: self.topic for name in names if name != self.topic}
 
     @property
-    def place(self) -> StreamPath:
-        """The stream."""
+    def stream(self) -> StreamPath:
+        """The stream that is read."""
         return StreamPath(self.container_name, _path(self.stream_path))
 
     @property
-    def dead_letter_place(self) -> StreamPath | None:
-        """Where failed records go, if anywhere."""
+    def dead_letter_stream(self) -> StreamPath | None:
+        """The stream that failed records go to, if any."""
         path = _path(self.on_failure.dead_letter_topic)
         return StreamPath(self.container_name, path) if path else None
 
     @property
     def limits(self) -> StreamLimits:
-        """How much is held: some reads of each shard."""
+        """How many records a replica may hold: some reads of each shard."""
         reads = _READS_AHEAD + self.record_batch_size_chan
         return StreamLimits(self.read_batch_size * reads, 0, "readBatchSize", self.max_buffered_bytes)
 

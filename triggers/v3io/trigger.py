@@ -23,12 +23,8 @@ from headrace.runtime.v3io.streams import describe
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
 from headrace.triggers.v3io.access import access_of
-from headrace.triggers.v3io.dead_letters import V3ioDeadLetters
-from headrace.triggers.v3io.empty_shards import EmptyShards
 from headrace.triggers.v3io.membership import V3ioMembership
 from headrace.triggers.v3io.settings import V3ioSettings
-from headrace.triggers.v3io.shard_offsets import ShardOffsets
-from headrace.triggers.v3io.shard_reader import ShardReaderContext
 from headrace.triggers.v3io.shares import ShardAssignor
 from headrace.triggers.v3io.stream import V3ioStream
 
@@ -36,16 +32,16 @@ logger = logging.getLogger(__name__)
 
 _EVENT = "headrace.triggers.v3io.event:V3ioEvent"
 _CALL_SECONDS = 4.0
-"""For one request of a commit, which may take a second more."""
+"""How long one request of a commit may take; all of a commit may take a second more."""
 _HEARTBEATS_PER_SESSION = 3
 
 
 class V3ioTrigger(Trigger):
-    """Owns the clients and the membership; what the group has given is its assignment's."""
+    """A member of a group, and the clients that it needs. Its shards are its assignment's."""
 
     @staticmethod
     def delivery(settings: V3ioSettings, fields: TriggerFields) -> DeliveryPolicy:
-        """One lane for each shard."""
+        """Return the policy by which each shard is one lane, in order."""
         return replace(
             fields.delivery,
             worker_allocation_mode=settings.worker_allocation_mode,
@@ -58,8 +54,8 @@ class V3ioTrigger(Trigger):
 
     @staticmethod
     def embedded(settings: V3ioSettings) -> EmbeddedNeeds:
-        """A web API with all streams that the function reads and writes by itself."""
-        streams = tuple(str(it) for it in (settings.place, settings.dead_letter_place) if it)
+        """Return the need for a web API with all streams that the function reads and writes by itself."""
+        streams = tuple(str(it) for it in (settings.stream, settings.dead_letter_stream) if it)
         return EmbeddedNeeds("v3io", streams, lambda at: settings.model_copy(update={"web_api": at[0]}))
 
     def __init__(
@@ -76,18 +72,17 @@ class V3ioTrigger(Trigger):
         access = access_of(settings.web_api, fields.username, fields.password, fields.secret)
         connections = settings.num_transport_workers
         self._client = V3ioClient(access, connections=connections)
+        # Commits neither wait behind reads nor for as long: a stop waits for them.
         self._commit_client = V3ioClient(access, connections=connections, call_seconds=_CALL_SECONDS)
         # On connections of its own: heartbeats don't wait behind reads.
         beat_seconds = min(_CALL_SECONDS, settings.session_timeout_seconds / _HEARTBEATS_PER_SESSION)
         self._group_client = V3ioClient(access, connections=1, call_seconds=beat_seconds)
         self._clients = (self._client, self._commit_client, self._group_client)
-        stream, group = settings.place, settings.consumer_group
-        self._offsets = ShardOffsets(self._commit_client, stream, group, self._generation)
-        dead_letters = V3ioDeadLetters(self._client, settings.dead_letter_place)
-        awaited = None if settings.seek_to == "earliest" else EmptyShards(self._commit_client, stream, group)
-        self._stream = V3ioStream(self._offsets, dead_letters, awaited, self._on_started)
+        self._stream = V3ioStream(
+            settings, self._client, self._commit_client, self._generation, self._on_started
+        )
         self._assignment = Assignment(dispatch, self._stream, settings.limits)
-        self._assignment.committer = Committer(self._offsets, metrics)
+        self._assignment.committer = Committer(self._stream.offsets, metrics)
         self._membership: V3ioMembership | None = None
         self._problem = "connecting"
         self._stopping = asyncio.Lock()
@@ -123,6 +118,7 @@ class V3ioTrigger(Trigger):
         try:
             await self._assignment.give_back(wait_seconds, self._dispatch.policy.late_ack_seconds)
         finally:
+            # No generation from here on, so nothing more is committed; then the session may go.
             self._membership = None
             if self._heartbeats is not None:
                 await end_tasks([self._heartbeats])
@@ -132,15 +128,14 @@ class V3ioTrigger(Trigger):
         for client in self._clients:
             client.open()
         shard_count = await self._find_stream()
+        # Before the first heartbeat: the fence has to be there once there is a lease to watch.
         self._fence.start()
         membership = self._membership = self._member_of(shard_count)
         self._problem = ""
         try:
             async with task_group(HeadraceError) as tasks:
                 self._tasks = tasks
-                self._stream.around = ShardReaderContext(
-                    self._client, self._settings, self._offsets, self._assignment, self._dispatch, tasks
-                )
+                self._stream.start(self._assignment, self._dispatch, tasks)
                 # Not one of the group's tasks: it goes on while a stop waits for handlers.
                 self._heartbeats = asyncio.create_task(membership.run_forever(), name="heartbeats")
                 tasks.create_task(outcome(self._heartbeats), name="watch over heartbeats")
@@ -150,8 +145,8 @@ class V3ioTrigger(Trigger):
             membership.takes_more = False  # nobody would read it
 
     async def _find_stream(self) -> int:
-        """Its number of shards, once it is there. Raises V3ioError where that is forbidden."""
-        stream = self._settings.place
+        """Wait for the stream; return its number of shards. Raises V3ioError where that is forbidden."""
+        stream = self._settings.stream
         for pause in backoff_seconds():
             try:
                 return (await describe(self._client, stream)).shard_count
@@ -174,24 +169,24 @@ class V3ioTrigger(Trigger):
             message = "group %s keeps its offsets as %s: names of attributes have letters, digits and _ alone"
             logger.warning(message, name, attribute)
         message = "%s: %d shards for a group of %d, by spec.replicas or --replicas"
-        logger.info(message, settings.place, shard_count, count)
+        logger.info(message, settings.stream, shard_count, count)
         return V3ioMembership(
-            StateItem(self._group_client, settings.place, name),
+            StateItem(self._group_client, settings.stream, name),
             ShardAssignor(count, shard_count, int(settings.session_timeout_seconds * 1e9)),
             self._metrics.function,
             settings.heartbeat_interval_seconds,
             self,
         )
 
-    # ---- the membership's word
+    # ---- called by the membership
 
     def on_renewed(self, sent_ns: int) -> None:
-        """All of it is ours for as long again."""
+        """Renew the lease, which keeps workers running and commits possible, from `sent_ns` on."""
         self._lease.renew(sent_ns + int(self._settings.session_timeout_seconds * 1e9))
         self._dispatch.dispatch()  # nothing is handed out while it is over
 
     def on_gained(self, shards: Collection[int]) -> None:
-        """A task reads where they start."""
+        """Assign the shards; a task reads where they start."""
         membership = self._membership
         if membership is None or not membership.takes_more:
             return
@@ -203,20 +198,22 @@ class V3ioTrigger(Trigger):
         keys = [PartitionKey(self._settings.topic, shard) for shard in shards]
         self._assignment.on_assigned(keys, membership.generation, self._tasks)
 
-    async def has_moved(self) -> bool:
-        """By what is committed. Where a start isn't known yet, it may have."""
+    async def are_others_further(self) -> bool:
+        """Whether more is committed of its shards than was handled here, or where they start isn't known."""
         membership, partitions = self._membership, list(self._assignment.partitions.values())
         if membership is None or len(partitions) < len(membership.member.shards):
             return True
+        # What workers have done lately is in shared memory: without it own work would look like others'.
         self._dispatch.sync_progress()
-        found = await asyncio.gather(*(self._offsets.read(it.key.partition) for it in partitions))
+        found = await asyncio.gather(*(self._stream.offsets.read(it.key.partition) for it in partitions))
         pairs = [(it.committed, own) for it, own in zip(found, partitions, strict=True) if it is not None]
         return any(at is not None and at.offset > own.checkpoint.offset for at, own in pairs)
 
     async def on_lost(self) -> None:
-        """Workers that are in their records end; nothing is committed."""
+        """End the workers that are in records of its shards; nothing is committed."""
         self._metrics.rebalances.inc()
         self._problem = ""
+        # Nobody waits for handlers: the shards are others' already, and what these do is done twice.
         await self._assignment.give_back(0, 0)
 
     def _on_started(self) -> None:
@@ -229,7 +226,7 @@ class V3ioTrigger(Trigger):
     # ---- what others see
 
     def problems(self) -> list[str]:
-        """Why no records flow, or why some don't."""
+        """Return why no records flow, or why some don't, one line each."""
         of_group = self._problem or (self._membership.problem if self._membership else "")
         return [
             *self._assignment.problems(of_group),
@@ -238,10 +235,10 @@ class V3ioTrigger(Trigger):
         ]
 
     def status(self) -> TriggerStatus:
-        """ShardAssignor membership and shards."""
+        """Return the group membership and the shards."""
         settings, membership = self._settings, self._membership
         about = {
-            "stream": str(settings.place),
+            "stream": str(settings.stream),
             "consumerGroup": settings.consumer_group,
             "memberId": membership.member.id if membership else None,
             "replicas": self._spec.replica_count,

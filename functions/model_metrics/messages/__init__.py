@@ -1,1 +1,1 @@
-"""What a message of a model's topic says: pure, without Kafka and without a database."""
+"""Parsing of messages into rows: pure, without Kafka and without a database."""

@@ -1,4 +1,4 @@
-"""What a model should have answered, as its users say it later."""
+"""Feedback messages: the true class or number of an earlier prediction."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from headrace.functions.model_metrics.messages.storable import is_storable
 
 
 class Kind(StrEnum):
-    """Of a model's answers."""
+    """The two kinds of predictions, named as in the JSON of Seldon's feedback API."""
 
     CLASSIFICATION = "classification"
     REGRESSION = "regression"
@@ -22,19 +22,22 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRow:
-    """The truth about one prediction, named as the columns of its table. A later one replaces it."""
+    """The true value of one prediction. Fields are named as the table's columns.
+
+    Feedback with a later time replaces an earlier one for the same prediction.
+    """
 
     namespace: str
     model_name: str
     pipeline_name: str
     request_id: str
     batch_index: int
-    """Which of a request's predictions, from 0."""
+    """Index of the prediction among those of the request, from 0."""
     kind: Kind
     label: str | None
-    """Of a classification."""
+    """The true class; None for a regression."""
     number: float | None
-    """Of a regression."""
+    """The true number; None for a classification."""
     feedback_timestamp: datetime
     topic: str
     partition: int
@@ -42,24 +45,26 @@ class FeedbackRow:
 
 
 def extract_feedback(event: Event) -> FeedbackRow | Ignored:
-    """Of a message in JSON, with the fields of the module's own API. Never raises for what one may write.
+    """Parse a message in the JSON of Seldon's feedback API, or return why it is ignored.
 
-    {"namespace": "ns", "pipelineName": "p", "modelName": "iris", "requestId": "abc", "batchId": 0,
-     "feedback": {"classificationFeedback": {"value": 2}}}     or {"regressionFeedback": {"value": 0.5}}
+        {"namespace": "ns", "pipelineName": "p", "modelName": "iris", "requestId": "abc", "batchId": 0,
+         "feedback": {"classificationFeedback": {"value": 2}}}     or {"regressionFeedback": {"value": 0.5}}
+
+    Never raises for the content of a message.
     """
     if event.timestamp is None:
         return Ignored.NO_TIMESTAMP
     if event.body is None:
         return Ignored.NO_VALUE
     try:
-        said = json.loads(event.body)
-        kind, value = _truth(said["feedback"])
+        document = json.loads(event.body)
+        kind, value = _truth(document["feedback"])
         return FeedbackRow(
-            namespace=_text(said["namespace"]),
-            model_name=_text(said["modelName"]),
-            pipeline_name=_text(said["pipelineName"]),
-            request_id=_text(said["requestId"]),
-            batch_index=_index(said.get("batchId")),
+            namespace=_text(document["namespace"]),
+            model_name=_text(document["modelName"]),
+            pipeline_name=_text(document["pipelineName"]),
+            request_id=_text(document["requestId"]),
+            batch_index=_index(document.get("batchId")),
             kind=kind,
             label=label_of(value) if kind is Kind.CLASSIFICATION else None,
             number=_number(value) if kind is Kind.REGRESSION else None,
@@ -68,15 +73,17 @@ def extract_feedback(event: Event) -> FeedbackRow | Ignored:
             partition=event.shard_id,
             offset=event.offset,
         )
+    # Whatever is missing or of another type: what a producer writes must not stop the partition.
     except (ValueError, TypeError, KeyError, RecursionError, AttributeError):
         return Ignored.BAD_FEEDBACK
 
 
 def _truth(feedback: Any) -> tuple[Kind, Any]:
-    """One of the two, and not both."""
-    given = {kind: feedback[f"{kind}Feedback"] for kind in Kind if f"{kind}Feedback" in feedback}
-    ((kind, said),) = given.items()
-    return kind, said["value"]
+    """Return the kind and the value of feedback that has exactly one of both kinds."""
+    truths = {kind: feedback[f"{kind}Feedback"] for kind in Kind if f"{kind}Feedback" in feedback}
+    # Raises ValueError for neither and for both.
+    ((kind, truth),) = truths.items()
+    return kind, truth["value"]
 
 
 def _text(value: object) -> str:

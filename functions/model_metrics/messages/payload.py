@@ -1,4 +1,7 @@
-"""An inference response, decoded where it can be: bytes are stored first and understood second."""
+"""Decoding of inference responses (Open Inference Protocol) from JSON or protobuf into JSON text.
+
+The bytes are stored as they came, whether or not they can be decoded.
+"""
 
 import json
 import re
@@ -12,19 +15,20 @@ from headrace.functions.model_metrics.messages.storable import is_storable, json
 from headrace.functions.model_metrics.messages.tensors import parameters_of, raw_data, typed_data
 
 _MAGIC = 0
-
-
 _SCHEMA_ID_BYTES = 4
-
-
 _MOST_VARINT_BYTES = 10
-
-
 _MOST_INDEXES = 100  # of messages inside messages
+# JSON that Python parses but a database may refuse: characters, huge numbers, NaN and Infinity.
+_UNUSUAL = re.compile(r"\\u|[eE][-+]?\d{4}|\d{4000}|NaN|Infinity")
+_MOST_WHITE_SPACE = 64  # before a brace; real responses have none
 
 
 def unframed(value: bytes) -> bytes | None:
-    """The message behind magic byte, schema id and message indexes; None where these are not there."""
+    """Return the message behind Confluent's wire format; None if `value` isn't in that format.
+
+    The format is a zero byte, a schema id of 4 bytes, and message indexes as zigzag varints. Source: "Wire
+    format" at docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop.
+    """
     if len(value) <= 1 + _SCHEMA_ID_BYTES or value[0] != _MAGIC:
         return None
     found = _varint(value, 1 + _SCHEMA_ID_BYTES)
@@ -41,7 +45,7 @@ def unframed(value: bytes) -> bytes | None:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int] | None:
-    """A zigzag number at `at`, and where it ends."""
+    """Return the zigzag number at `at` and the position behind it; None if no number is there."""
     number = 0
     for length, byte in enumerate(data[at : at + _MOST_VARINT_BYTES]):
         number |= (byte & 0x7F) << (7 * length)
@@ -50,39 +54,32 @@ def _varint(data: bytes, at: int) -> tuple[int, int] | None:
     return None
 
 
-# What a database may refuse in JSON that a parser takes: characters, huge numbers, NaN and Infinity.
-_UNUSUAL = re.compile(r"\\u|[eE][-+]?\d{4}|\d{4000}|NaN|Infinity")
-
-
-_MOST_WHITE_SPACE = 64  # before a brace; a response has none
-
-
 class ContentType(StrEnum):
-    """How the response was written."""
+    """Encoding of a response."""
 
     JSON = "json"
     PROTO = "proto"
     PROTO_WITH_SCHEMA = "proto+sr"
-    """Behind what a schema registry's client puts before it."""
+    """Protobuf behind Confluent's wire format."""
     UNKNOWN = "unknown"
 
 
 class Decoded(NamedTuple):
-    """`text` is JSON that every database takes; None where there is none."""
+    """A decoded response. `text` is JSON that both databases store; None if there is none."""
 
     content_type: ContentType
     text: str | None
     model_version: str | None = None
-    """As the response says it."""
+    """The response's `model_version`, if it has one that can be stored."""
 
 
 _UNKNOWN = Decoded(ContentType.UNKNOWN, None)
 
 
 def decode(value: bytes) -> Decoded:
-    """Never raises: what is neither JSON nor protobuf is unknown.
+    """Decode a response of any encoding. Never raises: what is neither JSON nor protobuf is UNKNOWN.
 
-    No header is asked: no protobuf response begins with a brace, and none with a zero byte.
+    The bytes alone decide, no header: no protobuf response begins with a brace (field 15) or a zero byte.
     """
     if value[:_MOST_WHITE_SPACE].lstrip()[:1] == b"{":
         return _of_json(value)
@@ -95,6 +92,7 @@ def _of_json(value: bytes) -> Decoded:
     try:
         text = value.decode()
         document = json.loads(text)
+        # Only what a database might refuse is written anew; all other JSON is stored as it came.
         stored = json_of(document) if _UNUSUAL.search(text) else text
         return Decoded(ContentType.JSON, stored, _version(document.get("model_version")))
     except (ValueError, RecursionError):
@@ -104,26 +102,29 @@ def _of_json(value: bytes) -> Decoded:
 def _of_protobuf(value: bytes, content_type: ContentType) -> Decoded:
     try:
         response = ModelInferResponse.FromString(value)
-        if not (response.model_name or response.outputs):  # any few bytes may be a message of no known field
+        if not (
+            response.model_name or response.outputs
+        ):  # random bytes may parse as a message of unknown fields
             return _UNKNOWN
         return Decoded(content_type, json_of(_document(response)), _version(response.model_version))
     except (DecodeError, ValueError):
         return _UNKNOWN
 
 
-def _version(given: object) -> str | None:
-    return given if isinstance(given, str) and given and is_storable(given) else None
+def _version(value: object) -> str | None:
+    return value if isinstance(value, str) and value and is_storable(value) else None
 
 
 def _document(response: ModelInferResponse) -> dict[str, Any]:
-    """As the protocol's JSON has it. Raises ValueError where contents are not what their datatype says."""
+    """Return the response as the protocol's JSON. Raises ValueError if contents don't fit their datatype."""
     document: dict[str, Any] = {"model_name": response.model_name}
     for name in ("model_version", "id"):
-        if given := getattr(response, name):
-            document[name] = given
+        if value := getattr(response, name):
+            document[name] = value
     if response.parameters:
         document["parameters"] = parameters_of(response.parameters)
     raw = response.raw_output_contents
+    # The protocol has either typed contents or raw ones, for all outputs alike.
     if raw and len(raw) != len(response.outputs):
         raise ValueError(f"{len(raw)} raw contents of {len(response.outputs)} outputs")
     document["outputs"] = [

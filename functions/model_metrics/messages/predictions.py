@@ -1,4 +1,4 @@
-"""What a response predicts: of each request of its batch, a class or a number."""
+"""Predictions in a response: one class or number for each request of its batch."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from headrace.functions.model_metrics.messages.storable import is_storable
 
 
 def label_of(value: object) -> str:
-    """The same for 1, 1.0 and "1". Raises ValueError for what names no class."""
+    """Return a class's label, the same for 1, 1.0 and "1". Raises ValueError if `value` names no class."""
     match value:
         case bool():
             return str(value).lower()
@@ -22,10 +22,10 @@ def label_of(value: object) -> str:
 
 
 def predictions_of(document: Any) -> list[Any]:
-    """One scalar for each request of the batch: what the first output says, or the class it rates highest.
+    """Return one scalar for each request of the batch, from the response's first output.
 
-    A first output of shape [n] or [n, 1] has n predictions, one of [n, c] the scores of c classes for each:
-    the class is its place among them. Empty where the response has no such output.
+    An output of shape [n] or [n, 1] has n predictions; one of shape [n, c] has the scores of c classes for
+    each, and the prediction is the index of the highest. Empty if the response has no such output.
     """
     try:
         output = document["outputs"][0]
@@ -33,18 +33,19 @@ def predictions_of(document: Any) -> list[Any]:
     except (LookupError, TypeError, ValueError):
         return []
     count = shape[0] if shape else 1
+    # The shape doesn't fit the data.
     if count < 1 or not values or len(values) % count:
         return []
     width = len(values) // count
     rows = [values[start : start + width] for start in range(0, len(values), width)]
     try:
         return [row[0] if width == 1 else _highest(row) for row in rows]
-    except TypeError:  # texts beside numbers
+    except TypeError:  # texts and numbers can't be compared
         return []
 
 
 def class_of(prediction: Any) -> str | None:
-    """Its label, None where it names no class."""
+    """Return the label of a prediction; None if it names no class."""
     try:
         return label_of(prediction)
     except ValueError:
@@ -52,13 +53,13 @@ def class_of(prediction: Any) -> str | None:
 
 
 def number_of(prediction: Any) -> float | None:
-    """None where it is none."""
+    """Return a prediction as a float; None if it is no number."""
     is_number = isinstance(prediction, int | float) and not isinstance(prediction, bool)
     return float(prediction) if is_number else None
 
 
 def _flat(data: Any) -> Iterator[Any]:
-    """JSON may nest it as the shape says."""
+    """Yield the elements of data that may be nested by shape, as the protocol's JSON allows."""
     for element in data:
         if isinstance(element, list):
             yield from _flat(element)
@@ -67,5 +68,5 @@ def _flat(data: Any) -> Iterator[Any]:
 
 
 def _highest(scores: Sequence[Any]) -> str:
-    """Text: the place of a class is a name, and no number to be measured."""
+    """Return the index of the highest score, as text: it names a class and is no number to compute with."""
     return str(max(range(len(scores)), key=scores.__getitem__))

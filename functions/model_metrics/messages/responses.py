@@ -1,4 +1,4 @@
-"""Which topics carry the responses of models, and of which model."""
+"""Inference responses of Seldon Core 2: the topics that carry them, and their rows."""
 
 import re
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ from typing import NamedTuple
 from headrace.functions.events import Event
 from headrace.functions.model_metrics.messages.payload import ContentType, decode
 
-# A namespace is a DNS label of Kubernetes. Core 2 writes `model` before a model's name, its document doesn't,
-# and the document ends its pattern with a dot.
+# A namespace is a DNS label of Kubernetes. Core 2 puts `model` before a model's name; its documentation
+# doesn't, and ends the pattern with a dot.
 _NAMESPACE = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-
-
 _BEHIND_THE_PREFIX = rf"\.(?P<namespace>{_NAMESPACE})\.(?:model\.)?(?P<model>[A-Za-z0-9_-]+)\.outputs\.?"
+_PIPELINE = "pipeline"
+_REQUEST_ID = "x-request-id"
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """As its topic names it. What a response calls its model has a version behind it."""
+    """A model as its topic names it. A response's own `model_name` has a version appended."""
 
     namespace: str
     name: str
 
 
 class ModelTopics:
-    """Those of one prefix. Dots in the prefix are dots."""
+    """The topics of models' outputs under one prefix. The prefix is literal text, its dots too."""
 
     def __init__(self, prefix: str) -> None:
         self.pattern = re.escape(prefix) + _BEHIND_THE_PREFIX
@@ -34,55 +34,50 @@ class ModelTopics:
         self._known: dict[str, Model | None] = {}
 
     def model_of(self, topic: str) -> Model | None:
-        """None where the topic is not one of a model's outputs."""
+        """Return the model whose outputs `topic` carries; None for any other topic."""
+        # A match for each message would cost; a function reads few topics.
         if topic not in self._known:
             found = self._matches(topic)
             self._known[topic] = Model(found["namespace"], found["model"]) if found else None
         return self._known[topic]
 
 
-_PIPELINE = "pipeline"
-
-
-_REQUEST_ID = "x-request-id"
-
-
 class Ignored(StrEnum):
-    """Why there is no row. The offset moves on, and each is counted."""
+    """Reason why a message has no row. Each is counted, and the offset is committed."""
 
     TOPIC = "topic"
-    """Not the outputs of a model."""
+    """The topic isn't that of a model's outputs."""
     NO_PIPELINE = "no_pipeline"
     EMPTY_PIPELINE = "empty_pipeline"
     BAD_PIPELINE = "bad_pipeline"
-    """Not UTF-8, or with a zero byte, which no text of PostgreSQL holds."""
+    """The header isn't UTF-8, or has a zero byte, which PostgreSQL's text can't hold."""
     NO_KEY = "no_key"
-    """Or an empty one."""
+    """The key is missing or empty."""
     BAD_KEY = "bad_key"
     NO_TIMESTAMP = "no_timestamp"
     NO_VALUE = "no_value"
-    """A tombstone."""
+    """The message is a tombstone."""
     BAD_FEEDBACK = "bad_feedback"
-    """Not the JSON that feedback.py reads."""
+    """The message isn't the JSON that feedback.py reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseRow:
-    """One inference response, named as the columns of its table."""
+    """An inference response. Fields are named as the table's columns."""
 
     namespace: str
     model_name: str
     model_version: str | None
     pipeline_name: str
     inference_response_id: str
-    """The message's key, as it is. Not unique."""
+    """The message's key. Not unique."""
     request_id: str | None
-    """Of the header x-request-id; else the end of a key `partition.pipeline.id`, as Core 2 writes them."""
+    """The header x-request-id; else the end of a key `partition.pipeline.id`, Core 2's composite key."""
     response_timestamp: datetime
-    """The message's own, UTC, to the millisecond."""
+    """The message's timestamp in UTC, to the millisecond."""
     content_type: ContentType
     payload: bytes
-    """As received."""
+    """The message's value, unchanged."""
     payload_json: str | None
     topic: str
     partition: int
@@ -90,7 +85,7 @@ class ResponseRow:
 
 
 def extract_response(event: Event, topics: ModelTopics) -> ResponseRow | Ignored:
-    """Pure. Never raises for what a producer may have written."""
+    """Parse a message of a model's topic, or return why it is ignored. Never raises for its content."""
     if (model := topics.model_of(event.topic)) is None:
         return Ignored.TOPIC
     headers = _Headers.of(event)
@@ -109,7 +104,7 @@ def extract_response(event: Event, topics: ModelTopics) -> ResponseRow | Ignored
         model_version=decoded.model_version,
         pipeline_name=pipeline,
         inference_response_id=key,
-        request_id=_text(headers.request_id) or _tail(key, pipeline),
+        request_id=_text(headers.request_id) or _composite_key_id(key, pipeline),
         response_timestamp=event.timestamp.replace(tzinfo=UTC),
         content_type=decoded.content_type,
         payload=event.body,
@@ -127,7 +122,7 @@ class _Headers(NamedTuple):
 
     @staticmethod
     def of(event: Event) -> "_Headers":
-        """The last of each name: Core 2 adds a `pipeline` for each step, and replaces none."""
+        """Return the last header of each name: Core 2 appends a `pipeline` for each step."""
         found = {name: value for name, value in event.header_list if name in (_PIPELINE, _REQUEST_ID)}
         return _Headers(_PIPELINE in found, found.get(_PIPELINE), found.get(_REQUEST_ID))
 
@@ -147,7 +142,7 @@ def _key(event: Event) -> str | Ignored:
 
 
 def _text(data: bytes | None) -> str | None:
-    """None where no database could hold it as text."""
+    """Return `data` as text; None if it is empty or no database could hold it as text."""
     if not data or b"\0" in data:
         return None
     try:
@@ -156,8 +151,8 @@ def _text(data: bytes | None) -> str | None:
         return None
 
 
-def _tail(key: str, pipeline: str) -> str | None:
-    """The request's id in a composite key. Pipelines and ids may have dots themselves."""
+def _composite_key_id(key: str, pipeline: str) -> str | None:
+    """Return the request's id at the end of a composite key. Pipelines and ids may contain dots."""
     partition, _, rest = key.partition(".")
     is_composite = partition.isdecimal() and rest.startswith(f"{pipeline}.")
     return rest[len(pipeline) + 1 :] or None if is_composite else None

@@ -1,4 +1,4 @@
-"""JSON that every database takes."""
+"""JSON and text that both SQLite and PostgreSQL can store."""
 
 import json
 import math
@@ -7,21 +7,21 @@ from typing import Any
 
 
 def json_of(document: Any) -> str | None:
-    """Of dicts, lists, strings and numbers. None where a string in it is one that no database holds."""
+    """Return dicts, lists, strings and numbers as JSON; None if a string among them can't be stored."""
     try:
         text = json.dumps(document, allow_nan=False)
     except ValueError:
-        text = json.dumps(_spelled(document))
+        text = json.dumps(_non_finite_as_text(document))
     return text if "\\u" not in text or all(map(is_storable, _strings(document))) else None
 
 
 def is_storable(text: str) -> bool:
-    """PostgreSQL has no zero character, and none has half a surrogate pair."""
+    """Whether a database can store `text`: PostgreSQL has no zero character, and none a lone surrogate."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _strings(document: Any) -> Iterator[str]:
-    """All that stand in it, names too."""
+    """Yield all strings in the document, names of members too."""
     left = [document]
     while left:
         match left.pop():
@@ -34,13 +34,13 @@ def _strings(document: Any) -> Iterator[str]:
                 left.extend(elements)
 
 
-def _spelled(document: Any) -> Any:
-    """With what JSON has no number for as protobuf's JSON writes it: "NaN", "Infinity", "-Infinity"."""
+def _non_finite_as_text(document: Any) -> Any:
+    """Return the document with NaN and infinities as text, as protobuf's JSON spells them."""
     match document:
         case float(number) if not math.isfinite(number):
             return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
         case dict(members):
-            return {name: _spelled(value) for name, value in members.items()}
+            return {name: _non_finite_as_text(value) for name, value in members.items()}
         case list(elements):
-            return [_spelled(element) for element in elements]
+            return [_non_finite_as_text(element) for element in elements]
     return document

@@ -1,4 +1,4 @@
-"""The numbers of a tensor, however the response carries them: typed, or as raw bytes."""
+"""Values of a tensor in protobuf, whether it carries them as typed contents or as raw bytes."""
 
 import base64
 import struct
@@ -21,7 +21,7 @@ _CONTENTS: Mapping[str, str] = {
     "FP64": "fp64_contents",
     "BYTES": "bytes_contents",
 }
-"""Where a datatype stands. FP16 has no field: it is always raw."""
+"""Field of InferTensorContents by datatype. FP16 has none: it is always raw."""
 _RAW: Mapping[str, str] = {
     "BOOL": "?",
     "UINT8": "B",
@@ -36,12 +36,15 @@ _RAW: Mapping[str, str] = {
     "FP32": "f",
     "FP64": "d",
 }
-"""As `struct` calls them."""
+"""Format character of the `struct` module by datatype."""
 _LENGTH = struct.Struct("<I")
 
 
 def typed_data(datatype: str, contents: InferTensorContents) -> list[Any]:
-    """A list of bool, int, float, or what `text_of` makes of bytes. ValueError for an unknown datatype."""
+    """Return the values of typed contents: bool, int, float, or `text_of` each for BYTES.
+
+    Raises ValueError for an unknown datatype.
+    """
     if (field := _CONTENTS.get(datatype)) is None:
         raise ValueError(f"{datatype} has no typed contents")
     values = getattr(contents, field)
@@ -49,11 +52,15 @@ def typed_data(datatype: str, contents: InferTensorContents) -> list[Any]:
 
 
 def raw_data(datatype: str, raw: bytes) -> list[Any]:
-    """The same of raw bytes: little-endian, row after row. ValueError where they are something else."""
+    """Return the values in raw contents, which are little-endian and in row-major order.
+
+    Raises ValueError for an unknown datatype, and for bytes that aren't whole values of it.
+    """
     if datatype == "BYTES":
         return list(map(text_of, _split(raw)))
     if (code := _RAW.get(datatype)) is None:
         raise ValueError(f"{datatype} is no datatype")
+    # "<" is little-endian without padding, as the protocol has it.
     count, rest = divmod(len(raw), struct.calcsize(f"<{code}"))
     if rest:
         raise ValueError(f"{len(raw)} bytes are no {datatype}s")
@@ -61,7 +68,7 @@ def raw_data(datatype: str, raw: bytes) -> list[Any]:
 
 
 def text_of(data: bytes) -> Any:
-    """A str where it is text, else a dict with the bytes in base64: JSON has no bytes."""
+    """Return bytes as str if they are UTF-8, else as {"base64": ...}: JSON has no bytes."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -69,7 +76,8 @@ def text_of(data: bytes) -> Any:
 
 
 def parameters_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Each by its name: a bool, an int, a float or a str; None where it has no value."""
+    """Return each parameter's value by name: bool, int, float or str; None where it has none."""
+    # Protobuf's maps have no order: sorted, the same response gives the same JSON.
     return {name: _choice(value) for name, value in sorted(parameters.items())}
 
 
@@ -79,7 +87,7 @@ def _choice(parameter: Any) -> Any:
 
 
 def _split(raw: bytes) -> Iterator[bytes]:
-    """Each element has its length before it, four bytes."""
+    """Yield the elements of BYTES, each of which has its length before it, four bytes."""
     at = 0
     while at < len(raw):
         if at + _LENGTH.size > len(raw):

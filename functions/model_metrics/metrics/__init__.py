@@ -1,1 +1,1 @@
-"""How good models are: sums of each minute, by Spark, and the scores of any time that are made of them."""
+"""Quality of models: sums for each minute, computed by Spark, and the scores that follow from sums."""

@@ -1,4 +1,4 @@
-"""Bring all sums up to date: what a cron trigger does."""
+"""The cron job that brings the sums of all changed minutes up to date, with Spark."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,9 +13,12 @@ from headrace.functions.model_metrics.metrics.reading import read_judged, read_r
 from headrace.functions.model_metrics.metrics.work_queue import Sums
 from headrace.functions.model_metrics.store.tables import CONFUSION, COUNTS, ERRORS, SUMS_KEY
 
+_MOST_BUCKETS = 100  # what is read of them is in this process's memory
+_MOST_FEEDBACK = 10_000
+
 
 def sum_up(spark: Any, responses: pa.Table, judged: pa.Table) -> Sums:
-    """Of the tables that reading.py makes: rows for COUNTS, CONFUSION and ERRORS."""
+    """Sum up tables of RESPONSE_SCHEMA and JUDGED_SCHEMA; return rows for COUNTS, CONFUSION and ERRORS."""
     counts = spark.createDataFrame(responses).groupBy(*SUMS_KEY).agg(sql.count("*").alias("responses"))
     predictions = spark.createDataFrame(judged)
     classes = predictions.where(sql.col("kind") == Kind.CLASSIFICATION.value)
@@ -35,23 +38,18 @@ def _rows(frame: Any) -> list[dict[str, Any]]:
     ]
 
 
-_MOST_BUCKETS = 100  # at once: what is read of them is in this process's memory
-
-
-_MOST_FEEDBACK = 10_000
-
-
 def bring_up_to_date(spark: Any, engine: sa.Engine) -> int:
-    """Sum up what has been touched by now; return of how many minutes. Two may do so at once.
+    """Sum up the minutes that wait for it now; return how many. Several may run at once.
 
-    Raises SQLAlchemy's and Spark's errors; what was not summed waits for the next time.
+    Raises SQLAlchemy's and Spark's errors; minutes that weren't summed stay in the queue for the next firing.
     """
     while work_queue.touch_for_feedback(engine, _MOST_FEEDBACK):
         pass
-    total, left = 0, work_queue.waiting(engine)
-    while left > 0 and (buckets := work_queue.take(engine, _MOST_BUCKETS)):
+    # What waits now is the work of this firing.
+    total, left = 0, work_queue.count_waiting(engine)
+    while left > 0 and (buckets := work_queue.next_buckets(engine, _MOST_BUCKETS)):
         responses: pa.Table = read_responses(engine, buckets)
-        work_queue.write(engine, buckets, sum_up(spark, responses, read_judged(engine, buckets)))
+        work_queue.replace_sums(engine, buckets, sum_up(spark, responses, read_judged(engine, buckets)))
         total += len(buckets)
-        left -= len(buckets)  # what is touched for ever is no reason to go on for ever
+        left -= len(buckets)  # minutes that change meanwhile wait for the next firing
     return total

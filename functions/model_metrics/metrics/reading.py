@@ -1,4 +1,4 @@
-"""What is stored of some minutes, as tables that Spark takes."""
+"""Stored responses and feedback of some minutes, as Arrow tables for Spark."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from headrace.functions.database.engine import read_only
 from headrace.functions.model_metrics.messages.feedback import Kind
 from headrace.functions.model_metrics.messages.predictions import class_of, number_of, predictions_of
-from headrace.functions.model_metrics.metrics.work_queue import Bucket, matches
+from headrace.functions.model_metrics.metrics.work_queue import Bucket, feedback_matches
 from headrace.functions.model_metrics.store.tables import FEEDBACK, RESPONSES, SUMS_KEY
 
 _MOST_ROWS_AT_ONCE = 5_000
 _MODEL = [pa.field(name, pa.string()) for name in SUMS_KEY[:-1]]
-# Seconds since the epoch: Spark's times have the session's zone.
+# Unix seconds: Spark would show times in the session's zone.
 _OF_ALL = [*_MODEL, pa.field("bucket", pa.int64())]
 RESPONSE_SCHEMA = pa.schema(_OF_ALL)
 JUDGED_SCHEMA = pa.schema(
@@ -36,12 +36,12 @@ _KEY_COLUMNS = (
 
 
 def read_responses(engine: sa.Engine, buckets: Iterable[Bucket]) -> pa.Table:
-    """One row for each, of RESPONSE_SCHEMA."""
+    """Return a table of RESPONSE_SCHEMA, one row for each response in the buckets."""
     return _table(RESPONSE_SCHEMA, (row for bucket in buckets for row in _responses(engine, bucket)))
 
 
 def read_judged(engine: sa.Engine, buckets: Iterable[Bucket]) -> pa.Table:
-    """One row for each prediction that has feedback, of JUDGED_SCHEMA."""
+    """Return a table of JUDGED_SCHEMA, one row for each prediction in the buckets that has feedback."""
     return _table(JUDGED_SCHEMA, (row for bucket in buckets for row in _judged(engine, bucket)))
 
 
@@ -58,10 +58,11 @@ def _judged(engine: sa.Engine, bucket: Bucket) -> Iterator[dict[str, Any]]:
         sa.select(
             RESPONSES.c.id, *_KEY_COLUMNS, RESPONSES.c.payload_json, f.batch_index, f.kind, f.label, f.number
         )
-        .join(FEEDBACK, matches())
+        .join(FEEDBACK, feedback_matches())
         .where(bucket.has(RESPONSES, "response_timestamp"))
         .order_by(RESPONSES.c.id, f.feedback_timestamp, f.id)
     )
+    # In order of time: later feedback replaces earlier one for the same prediction.
     latest = {(row["id"], row["batch_index"], row["kind"]): row for row in _rows(engine, query)}
     seconds = _seconds(bucket.start)
     for row in latest.values():
@@ -75,7 +76,7 @@ def _judged(engine: sa.Engine, bucket: Bucket) -> Iterator[dict[str, Any]]:
 
 
 def _judge(row: Any) -> dict[str, Any] | None:
-    """None where the response predicts nothing of that kind for that request."""
+    """Compare a prediction with its feedback; None if the response predicts nothing of that kind there."""
     predictions = predictions_of(row["payload_json"])
     if row["batch_index"] >= len(predictions):
         return None
@@ -88,13 +89,14 @@ def _judge(row: Any) -> dict[str, Any] | None:
 
 
 def _rows(engine: sa.Engine, query: Any) -> Iterator[Any]:
-    """As they come, without all of them in memory."""
+    """Yield rows as the database sends them, without all of them in memory."""
     with read_only(engine).connect() as connection:
         yield from connection.execution_options(yield_per=_MOST_ROWS_AT_ONCE).execute(query).mappings()
 
 
 def _table(schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> pa.Table:
     batches = []
+    # In batches: only the rows of one are dicts at a time.
     while part := [row for _, row in zip(range(_MOST_ROWS_AT_ONCE), rows, strict=False)]:
         batches.append(pa.RecordBatch.from_pylist(part, schema))
     return pa.Table.from_batches(batches, schema)

@@ -1,4 +1,4 @@
-"""Scores of counts: pure. A score that has nothing to count is None."""
+"""Scores of classifiers and regressors from counts and sums: pure. A score of nothing (0/0) is None."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from math import sqrt
 from typing import TypeAlias
 
 Confusion: TypeAlias = Mapping[tuple[str, str], int]
-"""Predictions by (actual, predicted)."""
+"""Confusion matrix: counts of predictions by (actual, predicted)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassScores:
-    """Of one class against all others, or the mean of all classes."""
+    """Scores of one class against all others, or their mean over classes."""
 
     precision: float | None
     recall: float | None
@@ -22,7 +22,7 @@ class ClassScores:
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """`mean` is over the classes that feedback has named, each counting the same."""
+    """Scores of a classifier. `mean` is the unweighted mean over the classes that feedback has named."""
 
     predictions: int
     accuracy: float | None
@@ -41,7 +41,7 @@ class Regression:
 
 
 def classification(confusion: Confusion) -> Classification:
-    """Of all that was counted."""
+    """Return the scores of a confusion matrix."""
     total = sum(confusion.values())
     right = sum(count for (actual, predicted), count in confusion.items() if actual == predicted)
     actual, predicted = (_sums_by(confusion, place) for place in (0, 1))
@@ -49,13 +49,14 @@ def classification(confusion: Confusion) -> Classification:
         label: _scores(confusion.get((label, label), 0), actual[label], predicted[label], total)
         for label in sorted(actual.keys() | predicted.keys())
     }
+    # The mean is over the classes that feedback has named: any other has no recall.
     named = [classes[label] for label in sorted({actual for actual, _ in confusion})]
     mean = ClassScores(*(_mean([getattr(one, name) for one in named]) for name in ClassScores.__slots__))
     return Classification(total, _ratio(right, total), mean, classes)
 
 
 def regression(predictions: int, absolute: float, squared: float) -> Regression:
-    """Of sums of errors."""
+    """Return the scores of `predictions` errors: `absolute` is their sum, `squared` that of their squares."""
     if not predictions:
         return Regression(0, None, None, None)
     return Regression(predictions, absolute / predictions, squared / predictions, sqrt(squared / predictions))
@@ -73,6 +74,7 @@ def _scores(hits: int, actual: int, predicted: int, total: int) -> ClassScores:
     return ClassScores(
         precision=_ratio(hits, predicted),
         recall=_ratio(hits, actual),
+        # True negatives by all negatives.
         specificity=_ratio(others - (predicted - hits), others),
         f1=_ratio(2 * hits, actual + predicted),
     )
@@ -83,6 +85,6 @@ def _ratio(part: int, whole: int) -> float | None:
 
 
 def _mean(values: list[float | None]) -> float | None:
-    """Of those that there are."""
-    given = [value for value in values if value is not None]
-    return sum(given) / len(given) if given else None
+    """Return the mean of the values that aren't None."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,4 +1,4 @@
-"""Which minutes have to be summed anew, and their new sums in place of the old."""
+"""Queue of minutes whose sums are out of date, and the replacement of their sums."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Bucket:
-    """A minute of a model. `changes` is how often it had been touched when it was taken."""
+    """A minute of a model. `changes` is the change counter of its row when that was read."""
 
     namespace: str
     model_name: str
@@ -31,18 +31,21 @@ class Bucket:
     changes: int
 
     def has(self, table: sa.Table, time: str) -> sa.ColumnElement[bool]:
-        """Of the rows of `table` that are of it."""
+        """Return the condition for rows of `table` whose column `time` lies in this minute of this model."""
         columns = table.c
         is_in = (columns[time] >= self.start) & (columns[time] < self.start + MINUTE)
         return (columns.namespace == self.namespace) & (columns.model_name == self.model_name) & is_in
 
 
 Sums = Mapping[sa.Table, Sequence[Mapping[str, Any]]]
-"""Rows of COUNTS, CONFUSION and ERRORS."""
+"""New rows for COUNTS, CONFUSION and ERRORS."""
 
 
-def matches() -> sa.ColumnElement[bool]:
-    """Whether a row of FEEDBACK is of a row of RESPONSES. A key is the request's id where nothing else is."""
+def feedback_matches() -> sa.ColumnElement[bool]:
+    """Return the condition that a row of FEEDBACK belongs to a row of RESPONSES.
+
+    A response without a request id is matched by its key.
+    """
     r, f = RESPONSES.c, FEEDBACK.c
     is_of_model = (
         (f.namespace == r.namespace) & (f.model_name == r.model_name) & (f.pipeline_name == r.pipeline_name)
@@ -52,48 +55,54 @@ def matches() -> sa.ColumnElement[bool]:
 
 
 def touch_for_feedback(engine: sa.Engine, most: int) -> int:
-    """Touch the minutes of responses that new feedback is about; return of how many.
+    """Queue the minutes of responses that new feedback is about; return how many rows were handled.
 
-    Feedback that comes before its response waits: that will touch its minute by itself.
+    Feedback that comes before its response stays uncounted: the response queues its minute itself.
     """
     found = (
         sa.select(
             FEEDBACK.c.id, RESPONSES.c.namespace, RESPONSES.c.model_name, RESPONSES.c.response_timestamp
         )
-        .join(RESPONSES, matches())
+        .join(RESPONSES, feedback_matches())
         .where(FEEDBACK.c.is_counted.is_(sa.false()))
         .limit(most)
     )
-    with read_only(engine).connect() as connection:  # it may take long, and writers don't wait for it
+    with read_only(engine).connect() as connection:  # long reads, which hold up no writer
         rows = connection.execute(found).all()
     if not rows:
         return 0
     with engine.begin() as connection:
         times = ((row.namespace, row.model_name, row.response_timestamp) for row in rows)
         connection.execute(touch(engine), minutes_of(times))
+        # In one transaction with the queue: feedback that is counted has its minute queued. In order, so that
+        # two workers don't wait for each other's rows.
         counted = sa.update(FEEDBACK).where(FEEDBACK.c.id == sa.bindparam("of")).values(is_counted=True)
         connection.execute(counted, [{"of": number} for number in sorted({row.id for row in rows})])
     return len(rows)
 
 
-def take(engine: sa.Engine, most: int) -> list[Bucket]:
-    """The oldest that wait. They stay until their sums are written."""
+def next_buckets(engine: sa.Engine, most: int) -> list[Bucket]:
+    """Return the oldest buckets that wait, `most` at most. They stay queued until their sums are written."""
     with read_only(engine).connect() as connection:
         rows = connection.execute(sa.select(TOUCHED).order_by(TOUCHED.c.bucket).limit(most))
         return [Bucket(row.namespace, row.model_name, row.bucket, row.changes) for row in rows]
 
 
-def waiting(engine: sa.Engine) -> int:
-    """How many."""
+def count_waiting(engine: sa.Engine) -> int:
+    """Return how many buckets wait."""
     with read_only(engine).connect() as connection:
         return int(connection.execute(sa.select(sa.func.count()).select_from(TOUCHED)).scalar_one())
 
 
-def write(engine: sa.Engine, buckets: Iterable[Bucket], sums: Sums) -> None:
-    """In one transaction. A minute that was touched or summed by another one meanwhile is left alone."""
+def replace_sums(engine: sa.Engine, buckets: Iterable[Bucket], sums: Sums) -> None:
+    """Replace the sums of `buckets`, in one transaction.
+
+    A bucket that has been changed, or summed by another process, since it was read is left alone.
+    """
     with engine.begin() as connection:
         current = [bucket for bucket in sorted(buckets) if _is_current(connection, bucket)]
         kept = {(bucket.namespace, bucket.model_name, bucket.start) for bucket in current}
+        # Deleted and inserted, not updated: after other feedback a bucket may have fewer rows than before.
         for table in (COUNTS, CONFUSION, ERRORS):
             for bucket in current:
                 connection.execute(sa.delete(table).where(bucket.has(table, "bucket")))
@@ -107,6 +116,6 @@ def write(engine: sa.Engine, buckets: Iterable[Bucket], sums: Sums) -> None:
 
 
 def _is_current(connection: sa.Connection, bucket: Bucket) -> bool:
-    """And stays so to the transaction's end."""
+    """Whether the bucket is unchanged since it was read. Its row stays locked until the transaction ends."""
     changes = sa.select(TOUCHED.c.changes).where(bucket.has(TOUCHED, "bucket")).with_for_update()
     return connection.execute(changes).scalar() == bucket.changes

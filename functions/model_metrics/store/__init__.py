@@ -1,1 +1,1 @@
-"""The database, SQLite or PostgreSQL: its tables, how they came to be, and how rows get in."""
+"""The database, SQLite or PostgreSQL: its tables, their migrations, and the writer."""

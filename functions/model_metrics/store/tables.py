@@ -1,4 +1,4 @@
-"""What is stored, as it is now. migrations/ makes it so."""
+"""Tables of model_metrics, as the migrations make them."""
 
 from typing import Any
 
@@ -8,16 +8,10 @@ from sqlalchemy.dialects import postgresql
 from headrace.functions.database.schema import Utc, new_metadata
 
 METADATA = new_metadata()
-
-
 MIGRATIONS = "headrace.functions.model_metrics.store:migrations"
+"""Folder of the migrations that make these tables."""
 
-
-"""By which databases come to have them."""
-
-
-_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # what SQLite counts up by itself
-
+_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite autoincrements INTEGER keys only
 
 RESPONSES = sa.Table(
     "responses",
@@ -37,16 +31,13 @@ RESPONSES = sa.Table(
     sa.Column("partition", sa.Integer, nullable=False),
     sa.Column("offset", sa.BigInteger, nullable=False),
     sa.Column("ingested_at", Utc, nullable=False),
-    # A record that comes again is no row; a topic that is made anew has other times at the same offsets.
+    # A redelivered record adds no row; records of a topic that was made anew differ in time.
     sa.UniqueConstraint("topic", "partition", "offset", "response_timestamp"),
     sa.Index(None, "namespace", "model_name", "response_timestamp"),
     sa.Index(None, "request_id"),
     sa.Index(None, "inference_response_id"),
 )
-
-
-"""One row for each response, named as extraction.ResponseRow."""
-
+"""Responses, a row each, named as responses.ResponseRow."""
 
 FEEDBACK = sa.Table(
     "feedback",
@@ -70,10 +61,10 @@ FEEDBACK = sa.Table(
     sa.Index(None, "namespace", "model_name", "request_id"),
     sa.Index(None, "is_counted"),
 )
+"""Feedback, a row each, named as feedback.FeedbackRow.
 
-
-"""One row for each, named as feedback.FeedbackRow. `is_counted`: its response's bucket was touched for it."""
-
+`is_counted` is true once the bucket of its response was queued for it.
+"""
 
 TOUCHED = sa.Table(
     "touched_buckets",
@@ -83,13 +74,11 @@ TOUCHED = sa.Table(
     sa.Column("bucket", Utc, primary_key=True),
     sa.Column("changes", sa.BigInteger, nullable=False),
 )
+"""Queue of the minutes whose sums are older than their responses.
 
-
-"""Minutes whose sums are older than their responses. Written with these, so that none is forgotten.
-
-`changes` counts up: who has summed a bucket takes it off only if it has not been touched meanwhile.
+Written in one transaction with the responses, so that no minute is forgotten. `changes` counts up: whoever
+has summed a bucket removes it only if the counter is still the one that it has read.
 """
-
 
 IGNORED = sa.Table(
     "ignored_messages",
@@ -101,18 +90,13 @@ IGNORED = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("ingested_at", Utc, nullable=False),
 )
-
-
-"""Messages without a row, and why. Counted here, so that one that comes again counts once.
+"""Messages without a row, and why. A table, no counter, so that a redelivered message counts once.
 
 `timestamp_ms` is the message's, -1 where it has none.
 """
 
-
 SUMS_KEY = ("namespace", "model_name", "model_version", "pipeline_name", "bucket")
-
-
-"""Of all three. A response that says no version has an empty one."""
+"""Key columns of the three tables of sums. A response without a version has an empty one."""
 
 
 def _sums_key() -> list[sa.Column[Any]]:
@@ -122,10 +106,7 @@ def _sums_key() -> list[sa.Column[Any]]:
 COUNTS = sa.Table(
     "response_counts", METADATA, *_sums_key(), sa.Column("responses", sa.BigInteger, nullable=False)
 )
-
-
-"""How many responses."""
-
+"""Number of responses for each minute."""
 
 CONFUSION = sa.Table(
     "confusion_counts",
@@ -135,10 +116,7 @@ CONFUSION = sa.Table(
     sa.Column("predicted", sa.Text, primary_key=True),
     sa.Column("predictions", sa.BigInteger, nullable=False),
 )
-
-
-"""How many predictions of one class had feedback of another, or of the same."""
-
+"""Confusion matrix for each minute: predictions of each class by the class that feedback named."""
 
 ERRORS = sa.Table(
     "error_sums",
@@ -148,6 +126,4 @@ ERRORS = sa.Table(
     sa.Column("absolute", sa.Double, nullable=False),
     sa.Column("squared", sa.Double, nullable=False),
 )
-
-
-"""Predicted less actual numbers."""
+"""Sums of errors (predicted less actual numbers) for each minute: absolute and squared."""

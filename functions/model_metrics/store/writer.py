@@ -1,4 +1,4 @@
-"""A batch's rows into their tables: each once, however often it comes."""
+"""Writer of a batch's rows: each row once, however often its message is delivered."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,7 +18,7 @@ _INSERTS: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql
 
 @dataclass(frozen=True, slots=True)
 class IgnoredRow:
-    """Named as the columns of its table."""
+    """A message without a row. Fields are named as the columns of IGNORED."""
 
     topic: str
     partition: int
@@ -32,7 +32,7 @@ Row: TypeAlias = ResponseRow | FeedbackRow | IgnoredRow
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a batch of messages says."""
+    """The rows of a batch of messages."""
 
     responses: Sequence[ResponseRow] = ()
     feedback: Sequence[FeedbackRow] = ()
@@ -40,7 +40,7 @@ class Rows:
 
 
 class Writer:
-    """Blocks. After any error of SQLAlchemy's the same rows may be written again."""
+    """Writes rows to one database. Blocks; after any SQLAlchemy error the same rows may be written again."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -48,14 +48,15 @@ class Writer:
         self._touch = touch(engine)
 
     def write(self, rows: Rows) -> None:
-        """In one transaction.
+        """Write all rows in one transaction. Raises SQLAlchemy's errors.
 
-        Where the database refuses what we took for storable, the response is found by halves, and loses its
-        JSON: several transactions then.
+        If the database refuses JSON that we took for storable, the response is found by bisection and stored
+        without its JSON, in several transactions.
         """
         try:
             self._write(rows)
         except sa.exc.DataError:
+            # Feedback and ignored messages go with the first half: they are written once.
             if len(rows.responses) > 1:
                 middle = len(rows.responses) // 2
                 self.write(replace(rows, responses=rows.responses[:middle]))
@@ -70,16 +71,16 @@ class Writer:
         parts: dict[sa.Table, Sequence[Row]]
         parts = {RESPONSES: rows.responses, FEEDBACK: rows.feedback, IGNORED: rows.ignored}
         with self._engine.begin() as connection:
-            for table, given in parts.items():
-                if given:
-                    connection.execute(self._inserts[table], _parameters(given, now))
+            for table, rows_of_table in parts.items():
+                if rows_of_table:
+                    connection.execute(self._inserts[table], _parameters(rows_of_table, now))
             if rows.responses:
                 times = ((row.namespace, row.model_name, row.response_timestamp) for row in rows.responses)
                 connection.execute(self._touch, minutes_of(times))
 
 
 def touch(engine: sa.Engine) -> Any:
-    """A statement for what `minutes_of` gives."""
+    """Return the statement that queues buckets, for parameters that `minutes_of` makes."""
     insert = _INSERTS[engine.dialect.name](TOUCHED).values(changes=1)
     return insert.on_conflict_do_update(
         index_elements=list(TOUCHED.primary_key), set_={"changes": TOUCHED.c.changes + 1}
@@ -87,7 +88,10 @@ def touch(engine: sa.Engine) -> Any:
 
 
 def minutes_of(times: Iterable[tuple[str, str, datetime]]) -> list[dict[str, Any]]:
-    """Of namespaces, models and times: each bucket once, and in order, for two may touch them at once."""
+    """Return each bucket of the (namespace, model, time) triples once, as parameters of `touch`.
+
+    They are sorted, so that two transactions lock the same rows in the same order and can't deadlock.
+    """
     found = {(namespace, model, time.replace(second=0, microsecond=0)) for namespace, model, time in times}
     return [
         {"namespace": namespace, "model_name": model, "bucket": bucket}
@@ -102,8 +106,9 @@ def _insert(engine: sa.Engine, table: sa.Table) -> Any:
         for column in table.c
         if column.name not in left_to_the_database
     }
-    if table is RESPONSES:  # it is text already
+    if table is RESPONSES:  # already JSON text
         text = sa.bindparam("payload_json", type_=sa.Text)
+        # PostgreSQL parses the text into JSONB; SQLite stores it as it is.
         is_typed = engine.dialect.name == "postgresql"
         values["payload_json"] = sa.cast(text, postgresql.JSONB) if is_typed else text
     return _INSERTS[engine.dialect.name](table).values(values).on_conflict_do_nothing()

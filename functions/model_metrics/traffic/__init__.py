@@ -1,1 +1,1 @@
-"""Traffic to look at: what models and their users would write, without any model."""
+"""Generated traffic to try model_metrics with, without any model."""

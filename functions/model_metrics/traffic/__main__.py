@@ -1,4 +1,4 @@
-"""`python -m headrace.functions.model_metrics.traffic`: plays inference traffic, as Core 2 writes it."""
+"""`python -m headrace.functions.model_metrics.traffic`: produce inference traffic in Core 2's format."""
 
 import asyncio
 import os
@@ -14,9 +14,12 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from headrace.functions.model_metrics.settings import SettingsError, read_settings
 from headrace.functions.model_metrics.traffic.models import MODELS, topic_of
 
+_TURN_SECONDS = 0.1
+_PARTITIONS = 3
+
 
 async def create_topics(brokers: str, names: Iterable[str], partitions: int) -> None:
-    """Raises KafkaError."""
+    """Create the topics that don't exist yet. Raises KafkaError."""
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()
     try:
@@ -27,12 +30,6 @@ async def create_topics(brokers: str, names: Iterable[str], partitions: int) -> 
                 raise for_code(code)
     finally:
         await admin.close()
-
-
-_TURN_SECONDS = 0.1
-
-
-_PARTITIONS = 3
 
 
 @click.command()
@@ -58,11 +55,13 @@ async def _play(brokers: str, rate: float, count: int | None, feedback: float, c
     topics = settings.topic_prefix, settings.feedback_topic
     clock = asyncio.get_running_loop()
     began, sent = clock.time(), 0
+    # Before the first message: a topic that the broker makes itself has its default of partitions.
     await create_topics(
         brokers, [settings.feedback_topic, *(topic_of(it, topics[0]) for it in MODELS)], _PARTITIONS
     )
     async with AIOKafkaProducer(bootstrap_servers=brokers, acks="all", linger_ms=5) as producer:
         while count is None or sent < count:
+            # By the clock: a turn that was slow is made up for in the next.
             due = int((clock.time() - began) * rate) + 1
             for _ in range(sent, due if count is None else min(due, count)):
                 model = chance.choice(MODELS)

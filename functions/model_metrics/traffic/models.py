@@ -1,4 +1,4 @@
-"""Models that answer and users that say later what was true: pure, from one random generator."""
+"""Simulated models and the feedback of their users: pure, driven by one random generator."""
 
 import json
 import random
@@ -9,12 +9,12 @@ from typing import Any
 
 from headrace.functions.model_metrics.messages.inference_pb2 import ModelInferResponse
 
-_PARTITIONS = 4  # of a composite key, as the gateway's
+_PARTITIONS = 4  # in composite keys, as the gateway numbers them
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What goes to a topic."""
+    """A message to be produced."""
 
     topic: str
     key: bytes | None
@@ -24,7 +24,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model of a pipeline. `answer` gives the scores or the number that it says, and what was true."""
+    """A model in a pipeline. `answer` returns its scores or number, and the true value."""
 
     name: str
     version: str
@@ -36,55 +36,56 @@ class Served:
     def messages(
         self, chance: random.Random, prefix: str, feedback_topic: str, feedback_share: float
     ) -> list[Message]:
-        """A response, and often its feedback."""
+        """Return a response and, for a share of `feedback_share`, its feedback."""
         request_id = f"{chance.getrandbits(100):020x}"
-        said, truth = self.answer(chance)
+        predicted, truth = self.answer(chance)
+        # A composite key, as Core 2's gateway writes it.
         key = f"{chance.randrange(_PARTITIONS)}.{self.pipeline}.{request_id}".encode()
         headers = [("pipeline", self.pipeline.encode()), ("x-request-id", request_id.encode())]
-        found = [Message(topic_of(self, prefix), key, self.write(self, request_id, said), headers)]
+        found = [Message(topic_of(self, prefix), key, self.write(self, request_id, predicted), headers)]
         if chance.random() < feedback_share:
             found.append(Message(feedback_topic, request_id.encode(), self._feedback(request_id, truth)))
         return found
 
     def _feedback(self, request_id: str, truth: Any) -> bytes:
-        said: Mapping[str, Any] = {
+        feedback: Mapping[str, Any] = {
             "namespace": "demo",
             "pipelineName": self.pipeline,
             "modelName": self.name,
             "requestId": request_id,
             "feedback": {f"{self.kind}Feedback": {"value": truth}},
         }
-        return json.dumps(said).encode()
+        return json.dumps(feedback).encode()
 
 
 def topic_of(model: Served, prefix: str) -> str:
-    """As Core 2 names it."""
+    """Return the topic of a model's outputs, as Core 2 names it."""
     return f"{prefix}.demo.model.{model.name}.outputs"
 
 
 def as_json(model: Served, request_id: str, values: Sequence[float]) -> bytes:
-    """On the way of REST."""
+    """Write a response as Core 2 does for REST requests."""
     output = {"name": "predict", "shape": [1, len(values)], "datatype": "FP64", "data": list(values)}
-    said = {"id": request_id, "model_name": f"{model.name}_1", "model_version": model.version}
-    return json.dumps({**said, "outputs": [output]}).encode()
+    document = {"id": request_id, "model_name": f"{model.name}_1", "model_version": model.version}
+    return json.dumps({**document, "outputs": [output]}).encode()
 
 
 def as_protobuf(model: Served, request_id: str, values: Sequence[float]) -> bytes:
-    """On the way of gRPC, with raw contents."""
-    said = ModelInferResponse(id=request_id, model_name=f"{model.name}_1", model_version=model.version)
-    said.outputs.add(name="predict", datatype="FP64", shape=[1, len(values)])
-    said.raw_output_contents.append(struct.pack(f"<{len(values)}d", *values))
-    return bytes(said.SerializeToString())
+    """Write a response as Core 2 does for gRPC requests, with raw contents."""
+    response = ModelInferResponse(id=request_id, model_name=f"{model.name}_1", model_version=model.version)
+    response.outputs.add(name="predict", datatype="FP64", shape=[1, len(values)])
+    response.raw_output_contents.append(struct.pack(f"<{len(values)}d", *values))
+    return bytes(response.SerializeToString())
 
 
 def classifier(accuracy: float, classes: int = 3) -> Callable[[random.Random], tuple[list[float], int]]:
-    """Right that often; it takes neighbours for each other, as models do."""
+    """Simulate a classifier that is right with probability `accuracy` and mostly errs by one class."""
 
     def answer(chance: random.Random) -> tuple[list[float], int]:
         truth = chance.randrange(classes)
-        said = truth if chance.random() < accuracy else (truth + chance.choice((1, 1, 2))) % classes
-        scores = [chance.random() * (1 if place == said else 0.4) for place in range(classes)]
-        scores[said] += 1
+        predicted = truth if chance.random() < accuracy else (truth + chance.choice((1, 1, 2))) % classes
+        scores = [chance.random() * (1 if place == predicted else 0.4) for place in range(classes)]
+        scores[predicted] += 1
         total = sum(scores)
         return [score / total for score in scores], truth
 
@@ -92,7 +93,7 @@ def classifier(accuracy: float, classes: int = 3) -> Callable[[random.Random], t
 
 
 def regressor(error: float) -> Callable[[random.Random], tuple[list[float], float]]:
-    """A number around 300, and what it should have been."""
+    """Simulate a regressor of numbers around 300 with normally distributed errors."""
 
     def answer(chance: random.Random) -> tuple[list[float], float]:
         truth = chance.lognormvariate(5.7, 0.3)

@@ -1,1 +1,1 @@
-"""What browsers and programs see of it: a read-only API, and a page that plots what it says."""
+"""The HTTP side: a read-only API, and a page that plots its answers."""

@@ -1,4 +1,4 @@
-"""What the sums say to a question. JSON as dicts and lists; times as ISO 8601 in UTC."""
+"""Answers of the API, read from the sums: JSON as dicts and lists, times as ISO 8601 in UTC."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from headrace.functions.model_metrics.store.tables import CONFUSION, COUNTS, ERR
 from headrace.functions.model_metrics.web.query import NAMES, MetricsQuery, QueryError
 
 _MOST_MODELS = 10_000
-_MOST_CLASSES = 1_000  # in one answer; a model that names more answers with something else
+_MOST_CLASSES = 1_000  # in one response; a model with more doesn't answer with classes
 _MOST_SUMS = 100_000
 _NONE = (0, 0.0, 0.0)
 
 
 class MetricsReader:
-    """Reads one database. Blocks, and raises SQLAlchemy's errors, TooLongError and QueryError."""
+    """Reads the metrics of one database. Blocks; raises SQLAlchemy's errors, TooLongError and QueryError."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
     def models(self) -> list[dict[str, Any]]:
-        """Those that have answered, with what they answered last: the first of them by name."""
+        """Return the models with responses, how many, and the last minute with one; sorted by name."""
         columns = [COUNTS.c[name] for name in NAMES.values()]
         last, total = sa.func.max(COUNTS.c.bucket), sa.func.sum(COUNTS.c.responses)
         query = sa.select(
@@ -42,12 +42,12 @@ class MetricsReader:
         ]
 
     def ignored(self) -> dict[str, int]:
-        """Messages without a row, by reason."""
+        """Return the number of messages without a row, by reason."""
         query = sa.select(IGNORED.c.reason, sa.func.count().label("messages")).group_by(IGNORED.c.reason)
         return {row["reason"]: row["messages"] for row in self._rows(query)}
 
     def responses(self, question: MetricsQuery) -> list[dict[str, Any]]:
-        """How many, in each part of the time."""
+        """Return the number of responses in each part of the queried time."""
         found = {row["part"]: int(row["responses"]) for row in self._sums(COUNTS, question, ("responses",))}
         return [
             {"startTime": _written(part), "responses": found.get(place, 0)}
@@ -55,7 +55,10 @@ class MetricsReader:
         ]
 
     def classification(self, question: MetricsQuery) -> dict[str, Any]:
-        """Of the whole time, and of each part; `confusion` has lists of actual, predicted, predictions."""
+        """Return the scores for the whole time and each part, and the confusion matrix.
+
+        `confusion` is a list of [actual, predicted, predictions].
+        """
         by_part: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
         classes: set[str] = set()
         for row in self._sums(CONFUSION, question, ("predictions",), ("actual", "predicted")):
@@ -77,7 +80,7 @@ class MetricsReader:
         }
 
     def regression(self, question: MetricsQuery) -> dict[str, Any]:
-        """Of the whole time, and of each part."""
+        """Return the errors for the whole time and for each part."""
         names = ("predictions", "absolute", "squared")
         by_part = {row["part"]: [row[name] for name in names] for row in self._sums(ERRORS, question, names)}
         whole = [sum(sums) for sums in zip(*by_part.values(), strict=True)] or _NONE
@@ -92,24 +95,26 @@ class MetricsReader:
     def _sums(
         self, table: sa.Table, question: MetricsQuery, sums: Sequence[str], key: Sequence[str] = ()
     ) -> Sequence[sa.RowMapping]:
-        """By the number of their part, and by `key`: the database sums up, and there may be years of it."""
+        """Return sums grouped by part and `key`. The database adds them up: a query may span years."""
         is_in = (table.c.bucket >= question.start) & (table.c.bucket < question.end)
         since = sa.cast(sa.extract("epoch", table.c.bucket), sa.BigInteger) - int(question.start.timestamp())
         by = [
+            # Integer division numbers the parts from 0.
             (since // int(question.interval.total_seconds())).label("part"),
             *(table.c[name] for name in key),
         ]
         query = sa.select(*by, *(sa.func.sum(table.c[name]).label(name) for name in sums)).where(is_in)
-        for name, value in question.of.items():
+        for name, value in question.filters.items():
             query = query.where(table.c[name] == value)
+        # One more than allowed shows that there are too many, without counting them all.
         rows = self._rows(query.group_by(*by).limit(_MOST_SUMS + 1))
         if len(rows) > _MOST_SUMS:
             raise QueryError(f"that is more than {_MOST_SUMS} sums: ask for less time, or one model")
         return rows
 
     def _rows(self, query: Any) -> Sequence[sa.RowMapping]:
-        with bounded_read(self._engine) as now:
-            return now.rows(query)
+        with bounded_read(self._engine) as transaction:
+            return transaction.rows(query)
 
 
 def _regression(sums: Sequence[float]) -> Any:

@@ -1,4 +1,4 @@
-"""What a request asks for: of which model, in which time, in how many parts."""
+"""Query parameters of the metrics API: which models, which time, in which parts."""
 
 import math
 import re
@@ -22,27 +22,27 @@ NAMES = {
     "modelVersion": "model_version",
     "pipelineName": "pipeline_name",
 }
-"""Parameters, and the columns that they are about."""
+"""Column of the sums for each query parameter that names a model."""
 _TIMES = ("startTime", "endTime", "interval")
 
 
 class QueryError(Exception):
-    """What is wrong with a request, in one line for whoever sent it."""
+    """The query is wrong; the message says how, in one line for the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsQuery:
-    """`start` is a whole minute, `interval` a whole number of them; `end` is not included."""
+    """A parsed query. `start` is a whole minute, `interval` a whole number of them; `end` is excluded."""
 
-    of: Mapping[str, str]
-    """Columns of the sums, and what stands there."""
+    filters: Mapping[str, str]
+    """Values that columns of the sums have to equal."""
     start: datetime
     end: datetime
     interval: timedelta
 
     @property
     def parts(self) -> list[datetime]:
-        """The start of each."""
+        """Start of each part."""
         return [self.start + place * self.interval for place in range(self.count)]
 
     @property
@@ -50,21 +50,25 @@ class MetricsQuery:
         return max(1, math.ceil((self.end - self.start) / self.interval))
 
     def part_of(self, time: datetime) -> datetime:
-        """The start of the one that `time` is in."""
+        """Return the start of the part that contains `time`."""
         return self.start + (time - self.start) // self.interval * self.interval
 
 
 def read_query(fields: Mapping[str, Any], now: datetime) -> MetricsQuery:
-    """Raises QueryError. Without a time it is the last hour, without an interval as few minutes as fit."""
+    """Parse query parameters. Raises QueryError.
+
+    The default time is the last hour, the default interval the fewest minutes that make at most MOST_PARTS.
+    """
     known = {*NAMES, *_TIMES}
     if unknown := sorted(fields.keys() - known):
         raise QueryError(f"{unknown[0]} is no parameter; there are {', '.join(sorted(known))}")
-    if twice := [name for name, said in fields.items() if not isinstance(said, str)]:
+    if twice := [name for name, value in fields.items() if not isinstance(value, str)]:
         raise QueryError(f"{twice[0]} is there more than once: give it once")
     end = _time(fields, "endTime") or now
     start = _time(fields, "startTime") or max(end, _FIRST + _DEFAULT_SPAN) - _DEFAULT_SPAN
     if start >= end:
         raise QueryError("startTime has to be before endTime")
+    # Sums are kept by minute, so parts begin and end with one.
     start = start.replace(second=0, microsecond=0)
     least = max(1, math.ceil((end - start) / MOST_PARTS / _MINUTE)) * _MINUTE
     interval = _interval(fields["interval"]) if fields.get("interval") else least
@@ -80,9 +84,9 @@ def _time(fields: Mapping[str, str], name: str) -> datetime | None:
     if not (text := fields.get(name)):
         return None
     try:
-        time = datetime.fromisoformat(text.replace(" ", "+"))  # a + in a query is a space
+        time = datetime.fromisoformat(text.replace(" ", "+"))  # in a query + stands for a space
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):  # of a year that isn't there in UTC
+    except (ValueError, OverflowError):  # a year out of range in UTC
         raise QueryError(f"{name} is no time; write it like 2026-05-17T12:30:00Z") from None
 
 

@@ -1,1 +1,1 @@
-"""What people and programs ask: runs, metrics, artifacts; and what they change."""
+"""REST API and page: reads of runs, metrics and artifacts, and edits made by people."""

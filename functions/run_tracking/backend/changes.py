@@ -1,4 +1,7 @@
-"""What requests change in the database. A transaction for each call."""
+"""Edits of runs, experiments and tags: writes to the database, and the messages that announce them.
+
+A message is confirmed before the database is written, so a crash in between loses no message.
+"""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -15,118 +18,128 @@ from headrace.functions.run_tracking.store import tables as t
 from headrace.functions.run_tracking.store.statements import Upsert, Upserts, delete_run
 from headrace.functions.run_tracking.store.tables import id_of_name
 
-_NAMES = {table: Upsert(table) for table in (t.EXPERIMENTS, t.TAGS)}
-
-
+_NAME_UPSERTS = {table: Upsert(table) for table in (t.EXPERIMENTS, t.TAGS)}
 _RUN_TAGS = Upsert(t.RUN_TAGS)
-
-
 _COLUMNS = {"name": "name", "description": "description", "archived": "is_archived"}
+OUTPUT = "kafka"
 
 
 class Changes:
-    """Blocks, and raises SQLAlchemy's errors: nothing of the call is there then."""
+    """Writes of edits to one database, one transaction for each call.
+
+    Blocks. Raises SQLAlchemy's errors, after which nothing of the call is written.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._upserts = Upserts(engine.dialect.name)
 
     def delete_runs(self, run_ids: Iterable[str]) -> None:
-        """With all that is theirs; what comes later of them has no effect."""
+        """Delete runs with all their rows. Messages of them that come later have no effect."""
         with self._engine.begin() as connection:
-            for run_id in sorted(set(run_ids)):  # in order, for two may delete at once
+            for run_id in sorted(set(run_ids)):  # sorted, so that two deletions can't deadlock
                 delete_run(connection, self._upserts, run_id)
 
     def clear_tombstone(self, run_id: str) -> None:
-        """So that the run may come again."""
+        """Forget that a run was deleted, so that its id may be used again."""
         with self._engine.begin() as connection:
             connection.execute(sa.delete(t.TOMBSTONES).where(t.TOMBSTONES.c.run_id == run_id))
 
     def archive_runs(self, run_ids: Iterable[str], *, archived: bool) -> None:
-        """Or take them back."""
+        """Set whether runs are archived."""
         with self._engine.begin() as connection:
             for run_id in sorted(set(run_ids)):
                 of_it = sa.update(t.RUNS).where(t.RUNS.c.id == run_id)
                 connection.execute(of_it.values(is_archived=archived))
 
     def update_run(self, run_id: str, changes: Mapping[str, Any]) -> None:
-        """`changes` may have name, description, archived, experiment: a name, or empty for none."""
+        """Set columns of a run. `changes` may have name, description, archived and experiment.
+
+        An experiment is given by name and created if it is new; an empty name takes the run out of its
+        experiment.
+        """
         values = {_COLUMNS[name]: value for name, value in changes.items() if name in _COLUMNS}
         with self._engine.begin() as connection:
             if (experiment := changes.get("experiment")) is not None:
-                values["experiment_id"] = self._keep(connection, t.EXPERIMENTS, experiment)
+                values["experiment_id"] = self._get_or_create(connection, t.EXPERIMENTS, experiment)
             if values:
                 connection.execute(sa.update(t.RUNS).where(t.RUNS.c.id == run_id).values(**values))
 
     def create(self, table: sa.Table, name: str) -> str | None:
-        """An experiment, or a tag, that may be there already; its id."""
+        """Create an experiment or a tag unless it exists; return its id."""
         with self._engine.begin() as connection:
-            return self._keep(connection, table, name)
+            return self._get_or_create(connection, table, name)
 
     def add_tag(self, run_id: str, name: str) -> str | None:
-        """The tag's id; None where no run is, or none any more."""
+        """Tag a run; return the tag's id. None if the run doesn't exist, or was deleted meanwhile."""
         with self._engine.begin() as connection:
+            # The row stays locked: a run that is deleted at the same time gets no tag after that.
             run = sa.select(t.RUNS.c.id).where(t.RUNS.c.id == run_id).with_for_update(read=True)
             if connection.execute(run).first() is None:
                 return None
-            tag_id = self._keep(connection, t.TAGS, name)
+            tag_id = self._get_or_create(connection, t.TAGS, name)
             self._upserts.write(connection, _RUN_TAGS, [(run_id, tag_id)])
             return tag_id
 
     def remove_tag(self, run_id: str, tag_id: str) -> bool:
-        """Whether the run had it."""
+        """Remove a tag from a run; return whether the run had it."""
         r = t.RUN_TAGS.c
         with self._engine.begin() as connection:
             gone = connection.execute(sa.delete(t.RUN_TAGS).where(r.run_id == run_id, r.tag_id == tag_id))
             return gone.rowcount > 0
 
     def delete_experiment(self, key: str) -> None:
-        """Its runs stay, and have none then."""
+        """Delete an experiment. Its runs stay, without an experiment."""
         with self._engine.begin() as connection:
             of_it = sa.update(t.RUNS).where(t.RUNS.c.experiment_id == key)
             connection.execute(of_it.values(experiment_id=None))
             connection.execute(sa.delete(t.EXPERIMENTS).where(t.EXPERIMENTS.c.id == key))
 
     def delete_tag(self, key: str) -> None:
-        """And take it off all runs."""
+        """Delete a tag and remove it from all runs."""
         with self._engine.begin() as connection:
             connection.execute(sa.delete(t.RUN_TAGS).where(t.RUN_TAGS.c.tag_id == key))
             connection.execute(sa.delete(t.TAGS).where(t.TAGS.c.id == key))
 
-    def _keep(self, connection: sa.Connection, table: sa.Table, name: str) -> str | None:
+    def _get_or_create(self, connection: sa.Connection, table: sa.Table, name: str) -> str | None:
         if not name:
             return None
         key = id_of_name(name)
-        self._upserts.write(connection, _NAMES[table], [(key, name)])
+        self._upserts.write(connection, _NAME_UPSERTS[table], [(key, name)])
         return key
 
 
-OUTPUT = "kafka"
-
-
 class ChangePublisher:
-    """Blocks until brokers have confirmed all of a call. Raises RequestError, 503, where they don't."""
+    """Publishes edits to the two topics.
+
+    Blocks until brokers have confirmed all messages of a call. Raises RequestError with status 503 if they
+    don't in time.
+    """
 
     def __init__(self, context: Any, settings: Settings) -> None:
         self._context = context
         self._settings = settings
 
     def delete_runs(self, run_ids: Iterable[str]) -> None:
-        """Who ingests does it, too, behind all that has come of the run before, and tells `control`."""
+        """Send `delete_run` to data-ingestion, behind all earlier messages of each run.
+
+        Ingestion deletes the run again when it comes to the message, and tells `control`, which deletes
+        the blobs.
+        """
         topic, now = self._settings.data_ingestion_topic, datetime.now(UTC)
         self._publish([(topic, encode_message(run_id, DeleteRun(), now), run_id) for run_id in run_ids])
 
     def archive_runs(self, run_ids: Iterable[str], *, archived: bool) -> None:
-        """Or take them back."""
+        """Send an event for each run that is archived, or no longer is."""
         kind = "run_archived" if archived else "run_unarchived"
         self._events([(kind, {"run_id": run_id, "archived": archived}) for run_id in run_ids])
 
     def delete_experiment(self, key: str) -> None:
-        """Says that it is gone."""
+        """Send the event that an experiment is deleted."""
         self._events([("experiment_deleted", {"experiment_id": key})])
 
     def delete_tag(self, key: str) -> None:
-        """Says that it is gone."""
+        """Send the event that a tag is deleted."""
         self._events([("tag_deleted", {"tag_id": key})])
 
     def _events(self, events: Iterable[tuple[str, dict[str, Any]]]) -> None:
@@ -137,10 +150,11 @@ class ChangePublisher:
         deadline = time.monotonic() + self._settings.publish_timeout_seconds
         produce = self._context.produce
         try:
+            # All are sent before the first is awaited: they share the timeout.
             sent = [produce(topic, value, key=key, output=OUTPUT) for topic, value, key in messages]
             for one in sent:
                 one.result(max(0.001, deadline - time.monotonic()))
-        except Exception as error:  # of produce as well: an output that isn't there
-            said = " ".join(str(error).split()) or type(error).__name__
-            self._context.logger.warn_with("a change can't be published: its request gets 503", error=said)
+        except Exception as error:  # also of produce itself, as for an output that doesn't exist
+            reason = " ".join(str(error).split()) or type(error).__name__
+            self._context.logger.warn_with("a change can't be published: its request gets 503", error=reason)
             raise RequestError(503, "no broker has confirmed the change in time: try again") from None

@@ -1,4 +1,4 @@
-"""Experiments and tags: both have a name, and an id that is made of it."""
+"""Handlers of requests about experiments and tags. Both have a name, and an id that is a hash of it."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.run_tracking.backend.requests import members, named, number
+from headrace.functions.run_tracking.backend.requests import json_object, name_in, whole_number
 from headrace.functions.run_tracking.backend.responses import HttpResponse, RequestError, json_response
 from headrace.functions.run_tracking.backend.state import BackendState
 from headrace.functions.run_tracking.store.tables import EXPERIMENTS, TAGS
@@ -17,8 +17,8 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """Of what has a name. `publish` and `remove` say, and write, that one is gone."""
+class NamedKind:
+    """Experiments, or tags: their path and table, and how one is published as deleted and deleted."""
 
     path: str
     table: sa.Table
@@ -26,35 +26,35 @@ class Kind:
     publish: Callable[[BackendState, str], None]
     remove: Callable[[BackendState, str], None]
 
-    def list_all(self, site: BackendState, event: Any) -> HttpResponse:
-        """By name; `limit`."""
-        return json_response(self.find(site, number(event.fields, "limit", _MOST, 1, _MOST)))
+    def list_all(self, state: BackendState, event: Any) -> HttpResponse:
+        """List by name, at most `limit`."""
+        return json_response(self.find(state, whole_number(event.fields, "limit", _MOST, 1, _MOST)))
 
-    def create(self, site: BackendState, event: Any) -> HttpResponse:
-        """`name`. One that is there already is the same one."""
-        key = site.changes.create(self.table, named(members(event), "name"))
+    def create(self, state: BackendState, event: Any) -> HttpResponse:
+        """Create one with `name`; an existing name returns the existing id."""
+        key = state.changes.create(self.table, name_in(json_object(event), "name"))
         return json_response({"id": key, "status": "OK"})
 
-    def delete(self, site: BackendState, event: Any, key: str) -> HttpResponse:
-        """What has had it stays."""
-        if not _ID.fullmatch(key) or not site.names.is_there(self.table, key):
+    def delete(self, state: BackendState, event: Any, key: str) -> HttpResponse:
+        """Delete one. Runs that have it stay."""
+        if not _ID.fullmatch(key) or not state.names.exists(self.table, key):
             raise RequestError(404, f"nothing of that id is among the {self.path}")
-        self.publish(site, key)
-        self.remove(site, key)
+        self.publish(state, key)
+        self.remove(state, key)
         return json_response({"id": key, "status": "OK"})
 
 
-EXPERIMENT = Kind(
+EXPERIMENT = NamedKind(
     "experiments",
     EXPERIMENTS,
-    find=lambda site, limit: site.names.experiments(limit),
-    publish=lambda site, key: site.publisher.delete_experiment(key),
-    remove=lambda site, key: site.changes.delete_experiment(key),
+    find=lambda state, limit: state.names.experiments(limit),
+    publish=lambda state, key: state.publisher.delete_experiment(key),
+    remove=lambda state, key: state.changes.delete_experiment(key),
 )
-TAG = Kind(
+TAG = NamedKind(
     "tags",
     TAGS,
-    find=lambda site, limit: site.names.tags(limit),
-    publish=lambda site, key: site.publisher.delete_tag(key),
-    remove=lambda site, key: site.changes.delete_tag(key),
+    find=lambda state, limit: state.names.tags(limit),
+    publish=lambda state, key: state.publisher.delete_tag(key),
+    remove=lambda state, key: state.changes.delete_tag(key),
 )

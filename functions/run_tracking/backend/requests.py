@@ -1,4 +1,4 @@
-"""What requests say, checked: their queries and bodies. All raise RequestError for what isn't so."""
+"""Parsing and checks of queries and bodies. Every function raises RequestError for what isn't valid."""
 
 import json
 import re
@@ -13,30 +13,30 @@ _DEFAULT_DENSITY = 50
 _MOST_DENSITY = 100_000
 _MOST_TRACES = 10_000  # of one request
 _MOST_IDS = 1_000
-_MOST_NAME = 512  # as of a client's items
+_MOST_NAME = 512  # the same limit as in clients' items
 _MOST_LETTERS = {"name": _MOST_NAME, "description": 100_000, "experiment": _MOST_NAME}
 _RANGE = re.compile(r"(-?\d{1,18})?[,:](-?\d{1,18})?")
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL's text has none of them
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # characters that PostgreSQL's text can't hold
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def check_fields(fields: Mapping[str, str | list[str]]) -> None:
-    """Each may be there once."""
-    for name, said in fields.items():
-        if not isinstance(said, str):
-            raise RequestError(400, f"{name[:200]} is there {len(said)} times: give it once")
+    """Refuse a query that has a name more than once."""
+    for name, values in fields.items():
+        if not isinstance(values, str):
+            raise RequestError(400, f"{name[:200]} is there {len(values)} times: give it once")
 
 
-def number(fields: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    """A whole one from `least` to `most`."""
+def whole_number(fields: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    """Return a whole number from `least` to `most`."""
     text = fields.get(name) or str(default)
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most):
         raise RequestError(400, f"{name} has to be a whole number from {least} to {most}")
     return int(text)
 
 
-def truth(fields: Mapping[str, str], name: str) -> bool | None:
-    """None where it isn't said."""
+def boolean(fields: Mapping[str, str], name: str) -> bool | None:
+    """Return true or false; None if the field is missing."""
     if not (text := fields.get(name, "").lower()):
         return None
     if text not in _TRUTHS:
@@ -45,15 +45,15 @@ def truth(fields: Mapping[str, str], name: str) -> bool | None:
 
 
 def storable(text: str, what: str) -> str:
-    """The same, where a database can hold it."""
+    """Return `text` if a database can store it."""
     if _UNSTORABLE.search(text):
         raise RequestError(400, f"{what} has a character that no text has")
     return text
 
 
-def steps(fields: Mapping[str, str]) -> StepRange:
-    """Of `record_density` and `record_range`, which is written START:STOP or START,STOP."""
-    density = number(fields, "record_density", _DEFAULT_DENSITY, 2, _MOST_DENSITY)
+def step_range(fields: Mapping[str, str]) -> StepRange:
+    """Parse `record_density` and `record_range`, which is START:STOP or START,STOP."""
+    density = whole_number(fields, "record_density", _DEFAULT_DENSITY, 2, _MOST_DENSITY)
     if not (text := fields.get("record_range", "").strip()):
         return StepRange(density)
     if (found := _RANGE.fullmatch(text)) is None:
@@ -62,8 +62,8 @@ def steps(fields: Mapping[str, str]) -> StepRange:
     return StepRange(density, start, stop)
 
 
-def document(event: Any) -> Any:
-    """The body as JSON, whichever type it says to be of."""
+def json_body(event: Any) -> Any:
+    """Parse the body as JSON, whatever its content type."""
     if not isinstance(event.body, bytes | str):
         return event.body
     try:
@@ -72,16 +72,16 @@ def document(event: Any) -> Any:
         raise RequestError(400, "the body is no JSON") from None
 
 
-def members(event: Any) -> Mapping[str, Any]:
-    """Of a body that is an object."""
-    if not isinstance(found := document(event), dict):
+def json_object(event: Any) -> Mapping[str, Any]:
+    """Parse a body that has to be an object."""
+    if not isinstance(found := json_body(event), dict):
         raise RequestError(400, "the body has to be an object")
     return found
 
 
 def run_ids(event: Any) -> list[str]:
-    """Of a body that is a list of them. Matyan's clients say {} for an empty one."""
-    found = document(event) or []
+    """Parse a body that is a list of run ids. Matyan's client sends {} for an empty list."""
+    found = json_body(event) or []
     is_list = isinstance(found, list) and all(isinstance(run_id, str) for run_id in found)
     if not is_list or len(found) > _MOST_IDS:
         raise RequestError(400, f"the body has to be a list of at most {_MOST_IDS} ids of runs")
@@ -89,8 +89,8 @@ def run_ids(event: Any) -> list[str]:
 
 
 def traces(event: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Name and context of each. Matyan's clients say {} for none."""
-    found = document(event) or []
+    """Parse a list of metric names and contexts. Matyan's client sends {} for an empty list."""
+    found = json_body(event) or []
     if not isinstance(found, list) or len(found) > _MOST_TRACES:
         raise RequestError(400, f"the body has to be a list of at most {_MOST_TRACES} names and contexts")
     return [_trace(trace) for trace in found]
@@ -107,8 +107,8 @@ def _trace(trace: Any) -> tuple[str, dict[str, Any]]:
     return storable(trace["name"], "name"), context
 
 
-def named(body: Mapping[str, Any], member: str) -> str:
-    """Of an experiment, or of a tag."""
+def name_in(body: Mapping[str, Any], member: str) -> str:
+    """Return the name of an experiment or a tag from the body."""
     name = body.get(member)
     if not isinstance(name, str) or not 1 <= len(name) <= _MOST_NAME:
         raise RequestError(400, f"{member} has to be a text of 1 to {_MOST_NAME} characters")
@@ -116,7 +116,7 @@ def named(body: Mapping[str, Any], member: str) -> str:
 
 
 def changes_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What a PUT has of a run's properties. What is null, or isn't there, stays as it is."""
+    """Return the properties of a run that a PUT sets. A missing or null one stays as it is."""
     found: dict[str, Any] = {}
     for member, kind in (("name", str), ("description", str), ("experiment", str), ("archived", bool)):
         if (value := body.get(member)) is None:

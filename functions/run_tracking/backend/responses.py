@@ -1,4 +1,4 @@
-"""What a request gets: a status, a body, headers that keep browsers from making more of it than it is."""
+"""HTTP responses, with headers that keep browsers from running or embedding them."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from headrace.functions.run_tracking.messages.items import RUN_ID
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    # The page has its script and its style in files of its own, and talks to nobody else.
+    # The page's script and style are files of their own, and it requests nothing from elsewhere.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 }
@@ -19,7 +19,7 @@ _SENT_AT_ONCE = 256 * 1024
 
 
 class HttpResponse(NamedTuple):
-    """Of one request. A body that is an iterator is sent in parts."""
+    """An HTTP response. A body that is an iterator is sent in parts."""
 
     status: int
     content_type: str
@@ -28,16 +28,16 @@ class HttpResponse(NamedTuple):
 
 
 class RequestError(Exception):
-    """Why a request is refused, in one line for whoever sent it."""
+    """A request is refused with `status`. The message is one line for the client."""
 
-    def __init__(self, status: int, said: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(reason)
         self.status = status
         self.headers = headers or {}
 
 
 def json_response(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpResponse:
-    """JSON as the standard has it: what isn't finite is null there. Raises RequestError for too much."""
+    """Return a document as JSON; NaN and infinities become null. Raises RequestError if it is too large."""
     body = _encoded(document)
     _check_size(len(body))
     headers = {**HEADERS, "Cache-Control": "no-store", **(headers or {})}
@@ -45,9 +45,10 @@ def json_response(document: Any, status: int = 200, headers: Mapping[str, str] |
 
 
 def json_list_response(documents: Iterable[Any]) -> HttpResponse:
-    """The same of a list, of which no more than one member is in memory, but for its bytes."""
+    """Return a list as JSON, encoding one member at a time. Raises RequestError if it is too large."""
     parts, size = [], 0
     for document in documents:
+        # Each part has its comma before it; the first one's is taken off below.
         parts.append(b"," + _encoded(document))
         size += len(parts[-1])
         _check_size(size)
@@ -58,23 +59,24 @@ def json_list_response(documents: Iterable[Any]) -> HttpResponse:
 
 
 def error_response(error: RequestError) -> HttpResponse:
-    """In one line."""
+    """Return the response for a refused request: a JSON object with the member `error`."""
     return json_response({"error": str(error)}, error.status, error.headers)
 
 
 def no_content() -> HttpResponse:
-    """It is done, and there is nothing to say."""
+    """Return a response without a body (204)."""
     return HttpResponse(204, "application/json", b"", {**HEADERS, "Cache-Control": "no-store"})
 
 
 def check_run_id(run_id: str) -> str:
-    """The same. Raises RequestError."""
+    """Return `run_id` if it is a valid id. Raises RequestError."""
     if not RUN_ID.fullmatch(run_id):
         raise RequestError(400, f"{run_id[:200]!r} is no id of a run")
     return run_id
 
 
 def _encoded(document: Any) -> bytes:
+    # The document is copied only if it has a NaN or an infinity.
     try:
         return json.dumps(document, allow_nan=False).encode()
     except ValueError:
@@ -87,7 +89,7 @@ def _check_size(size: int) -> None:
 
 
 def _each(parts: list[bytes]) -> Iterator[bytes]:
-    """Sent one after another, and no longer in memory then."""
+    """Yield the parts and let each go as it is sent, so that memory shrinks meanwhile."""
     parts.reverse()
     while parts:
         yield parts.pop()

@@ -1,4 +1,4 @@
-"""Which request goes to which function. Exact paths stand before those with an id in them."""
+"""Routing of HTTP requests. Exact paths stand before patterns that would match them."""
 
 import re
 from collections.abc import Callable
@@ -12,40 +12,39 @@ from headrace.functions.run_tracking.backend.responses import HttpResponse, Requ
 from headrace.functions.run_tracking.backend.state import BackendState
 from headrace.web import is_form_type
 
+Handler: TypeAlias = Callable[..., HttpResponse]
+"""Function that handles a request: of the state, the event, and the parts of the path in brackets."""
+_BASE = "/api/v1/rest"
+_RUNS = f"{_BASE}/runs"
 
-def live(site: BackendState, event: Any) -> HttpResponse:
-    """The worker answers."""
+
+def live(state: BackendState, event: Any) -> HttpResponse:
+    """Liveness: the worker answers."""
     return json_response({"status": "ok"})
 
 
-def ready(site: BackendState, event: Any) -> HttpResponse:
-    """The database, too. Raises SQLAlchemy's errors."""
-    site.names.check()
+def ready(state: BackendState, event: Any) -> HttpResponse:
+    """Readiness: the database answers. Raises SQLAlchemy's errors."""
+    state.names.check()
     return json_response({"status": "ok"})
 
 
-def version(site: BackendState, event: Any) -> HttpResponse:
-    """Of headrace."""
+def version(state: BackendState, event: Any) -> HttpResponse:
+    """Return headrace's version."""
     try:
         found = version_of("headrace")
-    except PackageNotFoundError:  # it runs from a folder that was never installed
+    except PackageNotFoundError:  # run from a source folder that isn't installed
         found = "unknown"
     return json_response({"version": found, "component": "backend"})
 
 
-def project(site: BackendState, event: Any) -> HttpResponse:
-    """There is one, of no name of its own."""
-    return json_response({"name": "run-tracking", "path": "", "description": "", **site.names.counts()})
-
-
-Handler: TypeAlias = Callable[..., HttpResponse]
-
-
-"""Takes the site, the event, and the parts of the path that its pattern has in brackets."""
+def project(state: BackendState, event: Any) -> HttpResponse:
+    """Describe the only project, which has no name of its own, with counts of what it has."""
+    return json_response({"name": "run-tracking", "path": "", "description": "", **state.names.counts()})
 
 
 class Route(NamedTuple):
-    """One method of one kind of path."""
+    """Handler for one method of one path pattern."""
 
     method: str
     pattern: re.Pattern[str]
@@ -53,15 +52,9 @@ class Route(NamedTuple):
 
 
 def route(method: str, path: str, handler: Handler) -> Route:
-    """`{}` in `path` is one part of it. A slash in the end may be there, or not."""
+    """Make a route. `{}` in `path` stands for one segment; a slash at the end is optional."""
     parts = re.escape(path.rstrip("/")).replace(re.escape("{}"), "([^/]+)")
     return Route(method, re.compile(f"{parts}/?"), handler)
-
-
-_BASE = "/api/v1/rest"
-
-
-_RUNS = f"{_BASE}/runs"
 
 
 _NAMED = tuple(
@@ -84,7 +77,7 @@ ROUTES: tuple[Route, ...] = (
     route("GET", f"{_BASE}/summaries/runs/", runs.of_runs),
     route("GET", f"{_BASE}/summaries/experiments/", runs.of_experiments),
     *_NAMED,
-    route("GET", f"{_RUNS}/", runs.listed),
+    route("GET", f"{_RUNS}/", runs.list_runs),
     route("POST", f"{_RUNS}/delete-batch/", editing.delete_batch),
     route("POST", f"{_RUNS}/archive-batch/", editing.archive_batch),
     route("GET", f"{_RUNS}/{{}}/info/", runs.info),
@@ -100,19 +93,24 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-def answer(site: BackendState, event: Any) -> HttpResponse:
-    """By the first that fits. Raises RequestError, and SQLAlchemy's errors."""
-    method = "GET" if event.method == "HEAD" else event.method  # the body is left out on its way
+def answer(state: BackendState, event: Any) -> HttpResponse:
+    """Call the handler of the first route that matches. Raises RequestError, and SQLAlchemy's errors.
+
+    HEAD is handled as GET; the server leaves the body out.
+    """
+    method = "GET" if event.method == "HEAD" else event.method  # the server leaves the body out
     allowed: list[str] = []
     for one in ROUTES:
         if not (found := one.pattern.fullmatch(event.path)):
             continue
         if one.method == method:
+            # A page of another site can send forms without asking first; JSON it can't.
             if method != "GET" and is_form_type(event.content_type):
                 raise RequestError(415, "Content-Type has to be application/json")
             check_fields(event.fields)
-            return one.handler(site, event, *found.groups())
+            return one.handler(state, event, *found.groups())
         allowed.append(one.method)
+    # The path exists, with other methods.
     if allowed:
         allow = ", ".join(dict.fromkeys(allowed))
         raise RequestError(405, f"here it is {allow}", {"Allow": allow})

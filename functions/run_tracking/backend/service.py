@@ -1,7 +1,4 @@
-"""The API and the page: requests in, answers out. Reads the database, and writes what people change by hand.
-
-Each change that others have to learn of is published first, then written.
-"""
+"""The backend: handles requests of the `backend` trigger. Reads the database and writes people's edits."""
 
 from typing import Any
 
@@ -19,21 +16,24 @@ from headrace.functions.run_tracking.store.tables import MIGRATIONS
 
 
 def prepare(context: Any, settings: Settings) -> None:
-    """Wait for a database that is away. Raises ValueError for an address that is none."""
+    """Migrate the database, which may take until it can be reached, and open the blob store.
+
+    Raises ValueError for an invalid address, SettingsError, BlobError.
+    """
     from headrace.functions.run_tracking.blobs.open import open_store
 
     engine = open_engine(settings.database)
     retry_write(lambda: migrate(engine, MIGRATIONS), context.logger)
-    context.user_data.site = BackendState(context, settings, engine, open_store(settings))
+    context.user_data.state = BackendState(context, settings, engine, open_store(settings))
 
 
 def handle(context: Any, event: Any) -> Any:
-    """The response to one request."""
+    """Return the response to one request; a failure becomes a status and one line."""
     try:
-        found = answer(context.user_data.site, event)
+        found = answer(context.user_data.state, event)
     except RequestError as error:
         found = error_response(error)
-    except RecursionError:  # of a run from before there was a bound
+    except RecursionError:  # a run that was stored before nesting was limited
         found = error_response(RequestError(500, "what is stored is nested too deep to be said"))
     except TooManyPointsError as error:
         found = error_response(RequestError(400, str(error)))

@@ -1,4 +1,4 @@
-"""All that requests are answered with."""
+"""State that the handlers of requests share."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from headrace.functions.run_tracking.store.readers import NameReader, RunReader
 
 
 class BackendState:
-    """Of one worker."""
+    """Readers, writers, publisher and blob store of one worker, made once by `prepare`."""
 
     def __init__(self, context: Any, settings: Settings, engine: sa.Engine, blobs: BlobStore) -> None:
         self.logger = context.logger

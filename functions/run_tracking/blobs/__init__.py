@@ -1,1 +1,1 @@
-"""Where the bytes of artifacts are: a folder, or a store that speaks S3."""
+"""Storage of artifacts' bytes: a folder, or a bucket with the S3 API."""

@@ -1,4 +1,4 @@
-"""A folder that all parts of the function see."""
+"""Blob store in a folder that all workers of the function see."""
 
 import errno
 import os
@@ -20,29 +20,33 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class FolderStore:
-    """Keeps BlobStore. Clients put blobs through the frontier, at addresses that are signed here."""
+    """Blob store in a folder. Clients upload to the frontier, at signed addresses."""
 
     def __init__(self, folder: Path, frontier_url: str, bounds: BlobBounds | None = None) -> None:
-        """Raises BlobError where the folder can't be made."""
+        """Make the folder if it is missing. Raises BlobError if that fails."""
         self._folder, self._frontier_url = folder, frontier_url
         self._bounds = bounds or BlobBounds()
-        self._room = StorageBudget(folder, self._bounds)
+        self._budget = StorageBudget(folder, self._bounds)
         with _as_blob_error():
             (folder / UNFINISHED).mkdir(parents=True, exist_ok=True)
             self.signatures = Signatures(folder)
 
     def upload(self, key: str, content_type: str, size_bytes: int | None = None) -> Upload:
-        """As BlobStore says it."""
+        """Sign an address at the frontier. A size that is given is checked against all limits now.
+
+        Without one, the limits are checked as the bytes come. Raises ValueError, TooLargeError, BlobError.
+        """
         check_blob_key(key)
         check_size(size_bytes, self._bounds.file_bytes)
         if size_bytes is not None:
             with _as_blob_error():
-                self._room.check(key.partition("/")[0], size_bytes)
+                self._budget.check(key.partition("/")[0], size_bytes)
+        # The signature covers the size, so the client can't send more than was checked here.
         most = self._bounds.file_bytes if size_bytes is None else size_bytes
         return Upload(self.signatures.sign(self._frontier_url, key, content_type, most))
 
     def read(self, key: str) -> Iterator[bytes] | None:
-        """As BlobStore says it."""
+        """Yield the blob in parts; None if there is none. Raises BlobError."""
         if not is_blob_key(key):
             return None
         try:
@@ -54,32 +58,32 @@ class FolderStore:
         return _parts(file)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """As BlobStore says it."""
+        """Delete blobs, and the folders that are empty then. Raises BlobError."""
         for key in keys:
             path = self._path(key)
             with _as_blob_error(), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 path.unlink()
-            with suppress(OSError):  # the first that something else is in
+            with suppress(OSError):  # stops at the first folder that isn't empty
                 for folder in path.relative_to(self._folder).parents[:-1]:
                     (self._folder / folder).rmdir()
 
     def delete_below(self, prefix: str) -> None:
-        """As BlobStore says it."""
+        """Delete all blobs whose keys begin with `prefix`. Raises BlobError."""
         path = self._path(f"{prefix}all").parent
         with _as_blob_error(), suppress(FileNotFoundError):
             shutil.rmtree(path)
 
     def receive(self, key: str, most_bytes: int, size_bytes: int = 0) -> "IncomingBlob":
-        """For a blob that comes in parts. Of `size_bytes` it is known at once whether they have room.
+        """Begin to receive a blob. A `size_bytes` that is known has to fit into the budget at once.
 
-        Raises TooLargeError, and BlobError: FullError where it has no room in the folder.
+        Raises TooLargeError, and BlobError: FullError where the folder or the disk has no room.
         """
         check_size(size_bytes, most_bytes)
         path, unfinished = self._path(key), self._folder / UNFINISHED / secrets.token_hex(16)
         run_id = key.partition("/")[0]
         with _as_blob_error():
-            self._room.check(run_id, size_bytes)
-            return IncomingBlob(unfinished, path, _Reservation(self._room, run_id), most_bytes)
+            self._budget.check(run_id, size_bytes)
+            return IncomingBlob(unfinished, path, _Reservation(self._budget, run_id), most_bytes)
 
     def _path(self, key: str) -> Path:
         check_blob_key(key)
@@ -87,51 +91,55 @@ class FolderStore:
 
 
 class _Reservation:
-    """The room of one blob as it comes, given back once by whoever ends it."""
+    """Bytes and one file reserved in the budget for a blob that is being received. Ends once."""
 
-    def __init__(self, room: StorageBudget, run_id: str) -> None:
-        self._room, self._run_id, self._size = room, run_id, 0
-        room.take(run_id, 0, 1)
+    def __init__(self, budget: StorageBudget, run_id: str) -> None:
+        self._budget, self._run_id, self._size = budget, run_id, 0
+        budget.reserve(run_id, 0, 1)
         self._is_open = True
 
     def grow(self, size: int) -> None:
-        self._room.take(self._run_id, size, 0)
+        self._budget.reserve(self._run_id, size, 0)
         self._size += size
 
-    def settle(self, replaced: int | None) -> None:
+    def commit(self, replaced: int | None) -> None:
         self._is_open = False
-        self._room.settle(self._run_id, self._size, replaced)
+        self._budget.commit(self._run_id, self._size, replaced)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._room.give_back(self._run_id, self._size, 1)
+            self._budget.release(self._run_id, self._size, 1)
 
 
 class IncomingBlob:
-    """A blob on its way: there is nothing of it before it is whole, and on disk. All raise BlobError."""
+    """A blob that is being received. Nothing of it is visible before `finish`. Methods raise BlobError."""
 
-    def __init__(self, unfinished: Path, path: Path, place: _Reservation, most_bytes: int) -> None:
-        self._unfinished, self._path, self._place, self._most = unfinished, path, place, most_bytes
-        self._received = 0
+    def __init__(self, unfinished: Path, path: Path, reservation: _Reservation, most_bytes: int) -> None:
+        self._unfinished, self._path, self._reservation = unfinished, path, reservation
+        self._most, self._received = most_bytes, 0
         try:
             self._file = unfinished.open("xb")
         except OSError:
-            place.give_back()
+            reservation.release()
             raise
 
     def write(self, part: bytes) -> None:
-        """The next part. Raises TooLargeError, too."""
+        """Append the next part. Raises TooLargeError too."""
         self._received += len(part)
         check_size(self._received, self._most)
         with _as_blob_error():
-            self._place.grow(len(part))
+            self._reservation.grow(len(part))
             self._file.write(part)
 
     def finish(self) -> None:
-        """It replaces what was there. Raises ValueError where that is a folder, or below another blob."""
+        """Make the blob durable and visible; it replaces an earlier one.
+
+        Raises ValueError if the path is a folder's, or lies below another blob.
+        """
         with _as_blob_error():
             self._file.flush()
+            # Before the rename, so that the name never stands for bytes that a power cut would lose.
             os.fsync(self._file.fileno())
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,22 +149,22 @@ class IncomingBlob:
                 raise ValueError(
                     "an artifact can't be where a folder is, nor below another artifact"
                 ) from None
-            self._place.settle(replaced)
-            for folder in self._path.parents:  # each may be new
+            self._reservation.commit(replaced)
+            for folder in self._path.parents:  # any of them may be new
                 _sync_folder(folder)
                 if folder == self._unfinished.parents[1]:
                     break
 
     def end(self) -> None:
-        """What isn't finished is forgotten."""
-        with suppress(OSError):  # what is still to be written finds no room on a full disk
+        """Release the file and the reservation; idempotent. A blob that isn't finished is discarded."""
+        with suppress(OSError):  # a full disk can't take what is still buffered
             self._file.close()
         self._unfinished.unlink(missing_ok=True)
-        self._place.give_back()
+        self._reservation.release()
 
 
 def _size_of(path: Path) -> int | None:
-    """None where nothing is."""
+    """Return a file's size; None if there is none."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The store that the environment names."""
+"""Choice of the blob store by the setting BLOBS."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from headrace.functions.run_tracking.settings import Settings, SettingsError
 
 
 def open_store(settings: Settings) -> BlobStore:
-    """Raises SettingsError for what is no place, BlobError for one that can't be reached."""
+    """Open the store. Raises SettingsError for an invalid BLOBS, BlobError if it can't be reached."""
     kind, colon, rest = settings.blobs.partition("://")
     if not colon:
         return FolderStore(Path(settings.blobs), settings.frontier_url, settings.blob_bounds)
@@ -16,6 +16,7 @@ def open_store(settings: Settings) -> BlobStore:
     if kind != "s3" or not bucket:
         raise SettingsError(f"BLOBS is {settings.blobs!r}: expected a folder, or s3://BUCKET/PREFIX")
     try:
+        # Imported for a bucket only: boto3 takes time to load, and a folder doesn't need it.
         from headrace.functions.run_tracking.blobs.s3 import S3Store
     except ImportError:
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""A bucket of whatever speaks S3. Where it is, and who asks, is what boto3's own variables say."""
+"""Blob store in a bucket with the S3 API. Endpoint and credentials come from boto3's own variables."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +16,7 @@ from headrace.functions.run_tracking.messages.validation import check_blob_key, 
 _MOST_AT_ONCE = 1000
 _PART_BYTES = 1024 * 1024
 _MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
+# Requests of clients wait for these: they fail soon instead of being retried for long.
 _QUICK = Config(
     signature_version="s3v4",
     connect_timeout=5,
@@ -25,16 +26,19 @@ _QUICK = Config(
 
 
 class S3Store:
-    """Keeps BlobStore. Clients put blobs into the bucket itself."""
+    """Blob store in a bucket. Clients upload to the bucket itself, at presigned addresses."""
 
     def __init__(self, bucket: str, prefix: str, most_bytes: int = MOST_BYTES) -> None:
-        """`prefix` stands before all keys; it is empty, or ends with a slash. `most_bytes` is of a blob."""
+        """`prefix` is put before all keys; it is empty or ends with a slash. `most_bytes` limits one blob."""
         self._bucket, self._prefix, self._most_bytes = bucket, prefix, most_bytes
         with _as_blob_error():
             self._client: Any = boto3.client("s3", config=_QUICK)
 
     def upload(self, key: str, content_type: str, size_bytes: int | None = None) -> Upload:
-        """As BlobStore says it. A size that is known is signed; of one that isn't, S3 has its own bound."""
+        """Presign an address. A known size is signed; for an unknown one only S3's own limit (5 GiB) holds.
+
+        Raises ValueError, TooLargeError, BlobError.
+        """
         check_blob_key(key)
         check_size(size_bytes, self._most_bytes)
         size = {} if size_bytes is None else {"ContentLength": size_bytes}
@@ -44,7 +48,7 @@ class S3Store:
         return Upload(url, {"Content-Type": content_type})
 
     def read(self, key: str) -> Iterator[bytes] | None:
-        """As BlobStore says it."""
+        """Yield the blob in parts; None if there is none. Raises BlobError."""
         if not is_blob_key(key):
             return None
         try:
@@ -59,14 +63,14 @@ class S3Store:
         return parts
 
     def delete(self, keys: Iterable[str]) -> None:
-        """As BlobStore says it."""
+        """Delete blobs, 1,000 with each request. Raises BlobError."""
         keys = list(keys)
         for key in keys:
             check_blob_key(key)
         self._delete(self._prefix + key for key in keys)
 
     def delete_below(self, prefix: str) -> None:
-        """As BlobStore says it."""
+        """Delete all blobs whose keys begin with `prefix`. Raises BlobError."""
         check_blob_key(f"{prefix}all")
         with _as_blob_error():
             pages = self._client.get_paginator("list_objects_v2")
@@ -75,11 +79,12 @@ class S3Store:
 
     def _delete(self, keys: Iterable[str]) -> None:
         keys = iter(keys)
+        # S3 deletes at most 1,000 keys with one request.
         while some := list(islice(keys, _MOST_AT_ONCE)):
             with _as_blob_error():
                 objects = {"Objects": [{"Key": key} for key in some], "Quiet": True}
-                said = self._client.delete_objects(Bucket=self._bucket, Delete=objects)
-            for error in said.get("Errors", ()):
+                reply = self._client.delete_objects(Bucket=self._bucket, Delete=objects)
+            for error in reply.get("Errors", ()):
                 raise BlobError(f"{error.get('Key')}: {error.get('Message') or error.get('Code')}")
 
 

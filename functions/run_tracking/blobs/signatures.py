@@ -1,4 +1,4 @@
-"""Addresses at which a client may put one blob for a while: signed, so that nobody makes his own."""
+"""Signed upload addresses of the frontier: each lets a client put one blob, for an hour."""
 
 import hashlib
 import hmac
@@ -12,24 +12,24 @@ from urllib.parse import quote, urlencode
 
 VALID_SECONDS = 3600
 UPLOADS = "/api/v1/rest/artifacts/upload/"
-"""Where the frontier takes them, followed by the key."""
+"""Path of uploads at the frontier, followed by the key."""
 
 
 class Signatures:
-    """By a secret that all who have the folder share."""
+    """Signs and checks addresses with a secret (HMAC-SHA256) that lies in the folder, shared by its users."""
 
     def __init__(self, folder: Path) -> None:
         self._secret = _secret_in(folder)
 
     def sign(self, base_url: str, key: str, content_type: str, most_bytes: int) -> str:
-        """The whole address. More than `most_bytes` may not come there."""
+        """Return the whole address, which accepts at most `most_bytes`."""
         expires = int(time.time()) + VALID_SECONDS
         signature = self._of(key, content_type, expires, most_bytes)
         query = {"expires": expires, "most": most_bytes, "signature": signature}
         return f"{base_url}{UPLOADS}{quote(key)}?{urlencode(query)}"
 
     def most_bytes(self, key: str, content_type: str, query: Mapping[str, str]) -> int | None:
-        """How many may come there; None where the address isn't ours, not for that, or over."""
+        """Return how many bytes an address accepts; None if it isn't ours, not for that, or expired."""
         expires, most = (_number(query.get(name, "")) for name in ("expires", "most"))
         if expires is None or most is None:
             return None
@@ -47,14 +47,15 @@ def _number(text: str) -> int | None:
 
 
 def _secret_in(folder: Path) -> bytes:
-    """Made once: whoever comes second finds the first one's, whole."""
+    """Return the folder's secret, which the first caller makes. Every caller reads it whole."""
     path = folder / ".secret"
     own = folder / f".secret-{os.getpid()}-{secrets.token_hex(4)}"
     if not path.exists():
         with os.fdopen(os.open(own, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as file:
             file.write(secrets.token_bytes(32))
             file.flush()
-            os.fsync(file.fileno())  # or after a power cut it may be empty, which everybody knows
+            os.fsync(file.fileno())  # an empty secret after a power cut would be known to all
+        # A link, not a rename: of two workers that make the secret at once, the second must not replace it.
         with suppress(FileExistsError):
             os.link(own, path)
         own.unlink()

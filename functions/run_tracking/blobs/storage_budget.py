@@ -1,7 +1,7 @@
-"""How much of a folder is taken, by each run and by all: what comes gets its room before it is written.
+"""Storage budget of a folder: bytes and files by run and in all, reserved before anything is written.
 
-The folder is walked once, and then counted on. It is walked again after a while, for what others have done:
-workers beside this one, and who deletes. A walk that takes long comes seldom: it has a twentieth of the time.
+The folder is walked once and counted on from there. A later walk finds what other processes have written
+and deleted. Walks take at most a twentieth of the time, so a slow one is repeated seldom.
 """
 
 import os
@@ -19,16 +19,16 @@ from headrace.functions.run_tracking.messages.items import RUN_ID
 from headrace.functions.run_tracking.settings import BlobBounds
 
 UNFINISHED = ".unfinished"
-"""The folder of what is on its way."""
+"""Name of the folder for blobs that are being received."""
 _FRESH_SECONDS = 60.0
-_LEAST_SECONDS = 1.0  # between two walks, where something would be refused
+_LEAST_SECONDS = 1.0  # least time between walks before a refusal
 _SHARE = 20
 _ABANDONED_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
 class _Usage:
-    """Bytes and files, of each run and of all."""
+    """Bytes and files, by run and in all."""
 
     runs: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
     all: list[int] = field(default_factory=lambda: [0, 0])
@@ -43,17 +43,20 @@ class _Usage:
 
 
 class StorageBudget:
-    """Of one folder. Used by many threads; it may block as long as a walk takes."""
+    """Budget of one folder. Thread-safe; a call may block as long as a walk of the folder takes."""
 
     def __init__(self, folder: Path, bounds: BlobBounds, now: Callable[[], float] = time.monotonic) -> None:
         self._folder, self._bounds, self._now = folder, bounds, now
         self._lock, self._walking = threading.Lock(), threading.Lock()
-        self._there, self._coming, self._since = _Usage(), _Usage(), _Usage()
+        self._stored, self._incoming, self._stored_since_walk = _Usage(), _Usage(), _Usage()
         self._walked_at: float | None = None
         self._walk_seconds = 0.0
 
     def check(self, run_id: str, size: int) -> None:
-        """Raises TooLargeError where its run may not have a blob of that size, FullError where none may."""
+        """Check that a blob of `size` bytes would fit.
+
+        Raises TooLargeError if its run may not have it, FullError if the folder or the disk has no room.
+        """
         self._check_disk(size)
         self._keep_fresh()
         if self._refusal(run_id, size, 1):
@@ -61,42 +64,42 @@ class StorageBudget:
         if refusal := self._refusal(run_id, size, 1):
             raise refusal
 
-    def take(self, run_id: str, size: int, files: int) -> None:
-        """For what has come of a blob. Raises as `check` does."""
+    def reserve(self, run_id: str, size: int, files: int) -> None:
+        """Reserve bytes and files for a blob that is being received. Raises as `check` does."""
         self._check_disk(size)
         with self._lock:
             if refusal := self._refusal(run_id, size, files):
                 raise refusal
-            self._coming.add(run_id, size, files)
+            self._incoming.add(run_id, size, files)
 
-    def give_back(self, run_id: str, size: int, files: int) -> None:
-        """Of a blob that doesn't come."""
+    def release(self, run_id: str, size: int, files: int) -> None:
+        """Release the reservation of a blob that was discarded."""
         with self._lock:
-            self._coming.add(run_id, -size, -files)
+            self._incoming.add(run_id, -size, -files)
 
-    def settle(self, run_id: str, size: int, replaced: int | None) -> None:
-        """The blob is there, of `size`, and stands where one of `replaced` bytes was."""
+    def commit(self, run_id: str, size: int, replaced: int | None) -> None:
+        """Turn a reservation into usage: the blob is stored, and has replaced one of `replaced` bytes."""
         with self._lock:
-            self._coming.add(run_id, -size, -1)
-            for taken in (self._there, self._since):
+            self._incoming.add(run_id, -size, -1)
+            for taken in (self._stored, self._stored_since_walk):
                 taken.add(run_id, size - (replaced or 0), 0 if replaced is not None else 1)
 
     def _check_disk(self, size: int) -> None:
-        """Raises FullError where the disk would have less left than it has to keep."""
+        """Raise FullError if the disk would be left with less than BLOBS_FREE_BYTES."""
         least = self._bounds.free_bytes
         if least and shutil.disk_usage(self._folder).free - size < least:
             raise FullError(f"the disk of the blobs is full: BLOBS_FREE_BYTES keeps {least} bytes free")
 
     def _refusal(self, run_id: str, size: int, files: int) -> Exception | None:
         bounds = self._bounds
-        own = [self._there.runs.get(run_id, (0, 0)), self._coming.runs.get(run_id, (0, 0))]
+        own = [self._stored.runs.get(run_id, (0, 0)), self._incoming.runs.get(run_id, (0, 0))]
         run_bytes, run_files = (sum(sums) for sums in zip(*own, strict=True))
         if size and run_bytes + size > bounds.run_bytes:
             has = f"the run has {run_bytes} bytes of blobs, and {size} more"
             return TooLargeError(f"{has} are over {bounds.run_bytes}: BLOBS_MAX_BYTES_PER_RUN")
         if files and run_files + files > bounds.run_files:
             return TooLargeError(f"the run has {run_files} blobs, and no more: BLOBS_MAX_FILES_PER_RUN")
-        all_bytes, all_files = (sum(sums) for sums in zip(self._there.all, self._coming.all, strict=True))
+        all_bytes, all_files = (sum(sums) for sums in zip(self._stored.all, self._incoming.all, strict=True))
         if size and all_bytes + size > bounds.all_bytes:
             return FullError(f"the blobs of all runs are {all_bytes} bytes, and {size} more: BLOBS_MAX_BYTES")
         if files and all_files + files > bounds.all_files:
@@ -104,12 +107,12 @@ class StorageBudget:
         return None
 
     def _keep_fresh(self) -> None:
-        """Nobody waits for a walk, but for the first one."""
+        """Walk the folder if the counts are old, unless another thread does. The first walk is awaited."""
         if self._walked_at is None or not self._walking.locked():
             self._walk(_FRESH_SECONDS)
 
     def _walk(self, seconds: float) -> None:
-        """Unless the last one is younger than that."""
+        """Count the folder anew, unless the last walk is younger than `seconds`."""
         with self._walking:
             began = self._now()
             age = None if self._walked_at is None else began - self._walked_at
@@ -117,22 +120,25 @@ class StorageBudget:
                 return
             found = _Usage()
             with self._lock:
-                self._since = found  # what is settled meanwhile may be counted twice, until the next walk
+                # A blob that is stored meanwhile is added here too, and counted twice if the walk comes to
+                # it: until the next walk the budget is rather too small than too large.
+                self._stored_since_walk = found
+            # The lock is taken for each file, not for the walk: uploads go on meanwhile.
             for run_id, size in _files_of(self._folder):
                 with self._lock:
                     found.add(run_id, size, 1)
             with self._lock:
-                self._there, self._since = found, _Usage()
+                self._stored, self._stored_since_walk = found, _Usage()
             self._walked_at = self._now()
             self._walk_seconds = self._walked_at - began
 
 
 def _files_of(folder: Path) -> Iterator[tuple[str, int]]:
-    """The run and the size of each blob."""
+    """Yield the run and the size of each blob."""
     for entry in _entries(folder):
         if entry.name == UNFINISHED:
-            _forget_abandoned(entry.path)
-        elif RUN_ID.fullmatch(entry.name):  # a disk has a folder lost+found, which nobody may read
+            _delete_abandoned(entry.path)
+        elif RUN_ID.fullmatch(entry.name):  # not lost+found, which nobody may read
             yield from ((entry.name, size) for size in _sizes(entry))
 
 
@@ -153,8 +159,8 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _forget_abandoned(folder: str) -> None:
-    """What a worker was writing when it was killed: for an hour, nobody has."""
+def _delete_abandoned(folder: str) -> None:
+    """Delete what killed workers left unfinished: files that nobody has written to for an hour."""
     for entry in _entries(folder):
         with suppress(OSError):
             if time.time() - entry.stat().st_mtime > _ABANDONED_SECONDS:

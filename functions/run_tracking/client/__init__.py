@@ -1,1 +1,1 @@
-"""A client that logs runs: for tests, for a first try, and as an example."""
+"""Client that logs runs: for tests, for a first try, and as an example."""

@@ -1,4 +1,4 @@
-"""`python -m headrace.functions.run_tracking.client`: logs runs that are made up, several at once."""
+"""`python -m headrace.functions.run_tracking.client`: log several simulated runs at once."""
 
 import asyncio
 import json
@@ -16,16 +16,14 @@ from headrace.functions.run_tracking.client.outbox import TrackerError
 from headrace.functions.run_tracking.client.tracker import RunTracker
 
 _STEPS_OF_EPOCH = 50
-
-
 _TRAIN, _VAL = {"subset": "train"}, {"subset": "val"}
 
 
 class Training:
-    """Its loss falls, its accuracy rises; both are noisy, and worse where it has not been trained."""
+    """A simulated training run. Loss falls and accuracy rises, with noise; validation is worse."""
 
     def __init__(self, number: int, steps: int, experiment: str, seed: int) -> None:
-        """`steps` at 1 or more. The same seed and number say the same."""
+        """`steps` is 1 or more. The same seed and number give the same run."""
         self._chance = random.Random(f"{seed}/{number}")  # noqa: S311  # nothing is secret
         self._number, self._steps, self._experiment = number, steps, experiment
         self._rate = 10 ** self._chance.uniform(-4, -1)
@@ -33,7 +31,7 @@ class Training:
         self._best = self._chance.uniform(0.02, 0.2)
 
     async def log(self, tracker: RunTracker) -> None:
-        """All of it. Raises TrackerError."""
+        """Log the whole run. Raises TrackerError."""
         await self._begin(tracker)
         async for step in self._each_step(tracker):
             await self._log_step(tracker, step)
@@ -53,14 +51,14 @@ class Training:
         await tracker.add_tag(self._chance.choice(("baseline", "candidate")))
 
     async def _each_step(self, tracker: RunTracker) -> AsyncIterator[int]:
-        """With a line in the terminal at the end of each epoch."""
+        """Yield the steps, and log a line at the end of each epoch."""
         line = 0
         for step in range(self._steps):
             yield step
             if step % _STEPS_OF_EPOCH == _STEPS_OF_EPOCH - 1 or step == self._steps - 1:
-                said = f"epoch {step // _STEPS_OF_EPOCH}: loss {self._loss(step):.4f}"
-                await tracker.log_terminal_line(said, line)
-                await tracker.log_record(said)
+                text = f"epoch {step // _STEPS_OF_EPOCH}: loss {self._loss(step):.4f}"
+                await tracker.log_terminal_line(text, line)
+                await tracker.log_record(text)
                 line += 1
 
     async def _log_step(self, tracker: RunTracker, step: int) -> None:
@@ -91,6 +89,7 @@ def main(  # noqa: PLR0913, PLR0917  # one parameter per option
     trainings = [Training(number, steps, experiment, seed) for number in range(1, runs + 1)]
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed} items"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+        # A training logs four points for each step, and few items besides.
         outcomes = asyncio.run(_log_all(trainings, frontier, patience, bar, 4 * steps))
     for run_id, _, error in outcomes:
         if error:
@@ -102,13 +101,13 @@ def main(  # noqa: PLR0913, PLR0917  # one parameter per option
 async def _log_all(
     trainings: list[Training], frontier: str, patience: float, bar: Progress, about: int
 ) -> list[tuple[str, int, str]]:
-    """Of each run: its id, the items that were acknowledged, and what went wrong, or nothing."""
+    """Return for each run its id, the number of acknowledged items, and its error or ""."""
 
     async def log(training: Training) -> tuple[str, int, str]:
         run_id = uuid.uuid4().hex
         task = bar.add_task(run_id[:8], total=about)
         tracker = RunTracker(
-            frontier, run_id, patience_seconds=patience, on_acknowledged=_advancing(bar, task)
+            frontier, run_id, give_up_after_seconds=patience, on_acknowledged=_advancing(bar, task)
         )
         try:
             async with tracker:

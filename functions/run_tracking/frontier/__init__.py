@@ -1,1 +1,1 @@
-"""What clients talk to: a WebSocket for each run, and addresses to which artifacts go."""
+"""The clients' server: a WebSocket for each run, and signed uploads of artifacts."""

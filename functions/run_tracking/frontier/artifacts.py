@@ -1,4 +1,4 @@
-"""Where a client may put an artifact; and, for a store that is a folder, the place itself."""
+"""Routes for artifacts: signed upload addresses, and for a folder the uploads themselves."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,38 +15,38 @@ from headrace.functions.run_tracking.messages.items import RUN_ID, ContentType, 
 from headrace.web import body_in_parts, is_form_type, whole_body
 
 _PART_BYTES = 256 * 1024
-_MOST_ASKED_BYTES = 1024**2
+_MOST_REQUEST_BYTES = 1024**2
 _STATUSES = {ValueError: 400, TooLargeError: 413, FullError: 507, BlobError: 503}
-"""The first that fits."""
+"""HTTP status by error; the first that matches counts."""
 
 
-class _Asked(Struct):
+class _PresignRequest(Struct):
     run_id: str
     artifact_path: Name
     content_type: ContentType = "application/octet-stream"
     size_bytes: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
-    """Ours says it, the published client doesn't."""
+    """Sent by our client, not by the published one."""
 
 
-_ASKED = msgspec.json.Decoder(_Asked)
+_PRESIGN_REQUEST = msgspec.json.Decoder(_PresignRequest)
 
 
 def routes(store: BlobStore) -> list[web.RouteDef]:
-    """Of the frontier's server."""
+    """Return the routes for `store`."""
 
     async def presign(request: web.Request) -> web.Response:
         if is_form_type(request.content_type):
             return _refused(415, "Content-Type has to be application/json")
         try:
-            asked = _ASKED.decode(await whole_body(request, _MOST_ASKED_BYTES))
-            if not RUN_ID.fullmatch(asked.run_id):
-                return _refused(400, f"{asked.run_id[:200]!r} is no id of a run")
-            key = f"{asked.run_id}/{asked.artifact_path}"
-            upload = await asyncio.to_thread(store.upload, key, asked.content_type, asked.size_bytes)
-        except tuple(_STATUSES) as error:  # of msgspec too
+            wanted = _PRESIGN_REQUEST.decode(await whole_body(request, _MOST_REQUEST_BYTES))
+            if not RUN_ID.fullmatch(wanted.run_id):
+                return _refused(400, f"{wanted.run_id[:200]!r} is no id of a run")
+            key = f"{wanted.run_id}/{wanted.artifact_path}"
+            upload = await asyncio.to_thread(store.upload, key, wanted.content_type, wanted.size_bytes)
+        except tuple(_STATUSES) as error:  # msgspec's errors are ValueErrors
             return _refusal(error)
-        said = {"upload_url": upload.url, "s3_key": key, "headers": dict(upload.headers) or None}
-        return web.json_response(said)
+        reply = {"upload_url": upload.url, "s3_key": key, "headers": dict(upload.headers) or None}
+        return web.json_response(reply)
 
     found = [web.post("/api/v1/rest/artifacts/presign{end:/?}", presign)]
     return (
@@ -62,7 +62,7 @@ def _taking(store: FolderStore) -> Callable[[web.Request], Awaitable[web.StreamR
             return _refused(403, "the address is not signed for that, or no more: ask for another one")
         try:
             await _receive(store, key, most_bytes, request)
-        except tuple(_STATUSES) as error:  # of what stands there already, too
+        except tuple(_STATUSES) as error:  # also if a folder or a blob is in the way
             return _refusal(error)
         return web.json_response({"status": "ok"})
 
@@ -70,7 +70,7 @@ def _taking(store: FolderStore) -> Callable[[web.Request], Awaitable[web.StreamR
 
 
 async def _receive(store: FolderStore, key: str, most_bytes: int, request: web.Request) -> None:
-    """Disks are written to in a thread, one part after another."""
+    """Write an upload to the store. Disk writes run in a thread, one part after another."""
     receiving = await asyncio.to_thread(store.receive, key, most_bytes, request.content_length or 0)
     try:
         async for part in body_in_parts(request, most_bytes, _PART_BYTES):

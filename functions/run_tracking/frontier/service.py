@@ -1,7 +1,6 @@
-"""The server that clients talk to, in a worker process, beside the trigger that holds it.
+"""The frontier: an HTTP server in each worker, at one port, beside the trigger's own.
 
-The trigger's requests are answered as the server's own are: whoever watches the function can leave the port
-of its clients alone.
+The trigger's port answers health and metrics too, so that monitoring can leave the clients' port alone.
 """
 
 import asyncio
@@ -20,23 +19,26 @@ from headrace.web import Limits, ListenError, Server, refuse_foreign_pages
 
 _REQUEST_ID = "X-Request-ID"
 _OUTPUT = "kafka"
-"""In function.yaml."""
+"""Name of the output in function.yaml."""
 
 
 def prepare(context: Any, settings: Settings) -> None:
-    """Returns once it listens. Raises SettingsError for a port that is taken."""
+    """Start the server; return once it listens. Raises SettingsError if the port is taken."""
+    # The handler is async, so the worker has an event loop, on which the server goes on between events.
     asyncio.get_event_loop().run_until_complete(listen(context, settings))
     context.logger.info_with("the frontier listens", url=settings.frontier_url)
 
 
 async def handle(context: Any, event: Any) -> Any:
-    """A request to the trigger."""
-    said = await context.user_data.health.answer(event.path)
-    return context.Response(body=said.body, content_type=said.content_type, status_code=said.status)
+    """Answer a request to the trigger's port."""
+    response = await context.user_data.health.answer(event.path)
+    return context.Response(
+        body=response.body, content_type=response.content_type, status_code=response.status
+    )
 
 
 async def listen(context: Any, settings: Settings) -> None:
-    """As `prepare` says, on the loop that this is called on."""
+    """Start the server on the running event loop. Raises SettingsError if the port is taken."""
     publisher = ItemPublisher(
         context.produce, settings.data_ingestion_topic, _OUTPUT, settings.publish_timeout_seconds
     )
@@ -60,7 +62,7 @@ async def listen(context: Any, settings: Settings) -> None:
 
 
 def application(settings: Settings, sockets: Sockets, health: Health) -> web.Application:
-    """All of its routes, of which a page of another site reaches none."""
+    """Return the application with all routes. Requests from pages of other sites are refused."""
     guard = refuse_foreign_pages(settings.frontier_host, settings.allowed_hosts)
     app = web.Application(middlewares=[_with_request_id, guard])
     app.add_routes([web.get("/api/v1/ws/runs/{run_id}", sockets.serve)])
@@ -71,8 +73,10 @@ def application(settings: Settings, sockets: Sockets, health: Health) -> web.App
 
 def _asking(health: Health) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def answer(request: web.Request) -> web.StreamResponse:
-        said = await health.answer(request.path)
-        return web.Response(status=said.status, body=said.body, headers={"Content-Type": said.content_type})
+        response = await health.answer(request.path)
+        return web.Response(
+            status=response.status, body=response.body, headers={"Content-Type": response.content_type}
+        )
 
     return answer
 
@@ -81,8 +85,8 @@ def _asking(health: Health) -> Callable[[web.Request], Awaitable[web.StreamRespo
 async def _with_request_id(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """What the client calls its request stands in the answer."""
+    """Return the client's X-Request-ID with the response."""
     response = await handler(request)
-    if (said := request.headers.get(_REQUEST_ID)) and not response.prepared:
-        response.headers[_REQUEST_ID] = said
+    if (request_id := request.headers.get(_REQUEST_ID)) and not response.prepared:
+        response.headers[_REQUEST_ID] = request_id
     return response

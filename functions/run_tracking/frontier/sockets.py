@@ -1,4 +1,4 @@
-"""A WebSocket for each run: a frame holds an item or a list of them, and gets one reply."""
+"""WebSockets of clients, one for each run: a frame has one item or a list of them, and gets one reply."""
 
 import logging
 from collections.abc import Iterable
@@ -28,18 +28,26 @@ from headrace.functions.run_tracking.messages.validation import weight_of
 from headrace.functions.run_tracking.settings import RunBounds
 from headrace.web import frames
 
+_MOST_FRAME_BYTES = 16 * 1024 * 1024
+_HEARTBEAT_SECONDS = 30.0
+_OK = '{"status":"ok","error":null}'
+logger = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class ConnectionLimits:
-    """Of one connection, so of one run."""
+    """Counts what a client has named on its connection, to refuse too much before it is in Kafka.
+
+    Ingestion counts everything that is stored of the run, over all its connections.
+    """
 
     bounds: RunBounds
     _sequences: set[int] = field(default_factory=set)
-    """Hashes: there may be many."""
+    """Hashes of names and contexts, to save memory."""
     _tags: set[str] = field(default_factory=set)
 
     def check(self, items: Iterable[ClientItem]) -> None:
-        """Raises ItemError for the first item that would be more than there may be: then none is named."""
+        """Count the items of a frame. Raises ItemError for the first over a limit; none counts then."""
         sequences, tags = set[int](), set(self._tags)
         for item in items:
             match item:
@@ -53,6 +61,7 @@ class ConnectionLimits:
                         raise ItemError(f"a run has at most {self.bounds.tags} tags: RUN_MAX_TAGS")
                 case RemoveTag():
                     tags.discard(item.tag_name)
+        # Only now is the whole frame accepted.
         self._sequences |= sequences
         self._tags = tags
 
@@ -73,27 +82,15 @@ class ConnectionLimits:
             raise ItemError(self.bounds.say_hparams(size, names))
 
 
-_MOST_FRAME_BYTES = 16 * 1024 * 1024
-
-
-_HEARTBEAT_SECONDS = 30.0
-
-
-_OK = '{"status":"ok","error":null}'
-
-
-logger = logging.getLogger(__name__)
-
-
 class Sockets:
-    """Clients that are connected."""
+    """The open connections."""
 
     def __init__(self, publisher: ItemPublisher, counts: FrontierMetrics, bounds: RunBounds) -> None:
         self._publisher, self._counts, self._bounds = publisher, counts, bounds
         self._open: WeakSet[web.WebSocketResponse] = WeakSet()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Until the client goes. What is wrong with a frame is its reply; the socket stays open."""
+        """Serve one client until it disconnects. An invalid frame gets an error; the socket stays open."""
         run_id = request.match_info["run_id"]
         if not RUN_ID.fullmatch(run_id):
             return web.json_response({"error": f"{run_id[:200]!r} is no id of a run"}, status=400)
@@ -102,33 +99,34 @@ class Sockets:
         )
         await socket.prepare(request)
         self._open.add(socket)
-        named = ConnectionLimits(self._bounds)
+        limits = ConnectionLimits(self._bounds)
         with self._counts.connections.track_inprogress():
             async for frame in frames(request, socket):
-                await socket.send_str(await self._reply(run_id, named, frame.data))
+                await socket.send_str(await self._reply(run_id, limits, frame.data))
         return socket
 
     async def close(self) -> None:
-        """Clients come back, to another worker or once this one runs again."""
+        """Close all connections. Clients reconnect, to another worker or once this one runs again."""
+        # A copy: the set changes as sockets close.
         for socket in list(self._open):
             await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the frontier stops")
 
-    async def _reply(self, run_id: str, named: ConnectionLimits, frame: str | bytes) -> str:
+    async def _reply(self, run_id: str, limits: ConnectionLimits, frame: str | bytes) -> str:
         try:
-            await self._take(run_id, named, frame)
+            await self._take(run_id, limits, frame)
         except (ItemError, PublishError) as error:
             self._counts.refused.labels(type(error).__name__).inc()
             logger.debug("run %s: a frame is refused: %s", run_id, error)
             return msgspec.json.encode({"status": "error", "error": str(error)}).decode()
         return _OK
 
-    async def _take(self, run_id: str, named: ConnectionLimits, frame: str | bytes) -> None:
-        """All of it is right, or none of it is published."""
+    async def _take(self, run_id: str, limits: ConnectionLimits, frame: str | bytes) -> None:
+        """Check and publish a frame: all items are valid, or none is published."""
         items, now = read_frame(run_id, frame), datetime.now(UTC)
         try:
-            named.check(items)
+            limits.check(items)
             values = encode_messages(run_id, items, now)
-        except UnicodeEncodeError:  # Python's reader of JSON lets a half of a pair of surrogates through
+        except UnicodeEncodeError:  # Python's JSON reader accepts lone surrogates
             raise ItemError("it has a character that no text has") from None
         for place, value in enumerate(values):
             if len(value) > MOST_ITEM_BYTES:

@@ -1,4 +1,4 @@
-"""What the frontier counts, for Prometheus. Of one worker."""
+"""Health and metrics of the frontier in one worker."""
 
 import asyncio
 import contextlib
@@ -13,11 +13,15 @@ import prometheus_client as prometheus
 from headrace.functions.run_tracking.frontier.publishing import ItemPublisher
 from headrace.functions.run_tracking.messages.items import ClientItem
 
+_STALE_SECONDS = 3.0
+_CONNECT_SECONDS = 2.0
+
 
 class FrontierMetrics:
-    """Named as Matyan's are, where it has some."""
+    """Prometheus metrics of the clients' server, with Matyan's names where it has them."""
 
     def __init__(self) -> None:
+        # A registry of its own: the default one adds metrics of the process.
         self._registry = prometheus.CollectorRegistry()
         self.connections = prometheus.Gauge(
             "matyan_frontier_ws_connections_active", "Clients that are connected.", registry=self._registry
@@ -30,23 +34,17 @@ class FrontierMetrics:
         )
 
     def count(self, items: Iterable[ClientItem]) -> None:
-        """Items that are published."""
+        """Count items that were published."""
         for kind, count in Counter(type(item) for item in items).items():
             self.messages.labels(kind.__struct_config__.tag).inc(count)
 
     def text(self) -> bytes:
-        """In the format of Prometheus."""
+        """Return the metrics in Prometheus' text format."""
         return prometheus.generate_latest(self._registry)
 
 
-_DOUBTFUL_SECONDS = 3.0
-
-
-_CONNECT_SECONDS = 2.0
-
-
 class HttpResponse(NamedTuple):
-    """Of one request."""
+    """An HTTP response."""
 
     status: int
     content_type: str
@@ -54,13 +52,13 @@ class HttpResponse(NamedTuple):
 
 
 class Health:
-    """Reads, and knocks at brokers' doors."""
+    """Answers to health checks, from the publisher's state and a connection to a broker."""
 
     def __init__(self, publisher: ItemPublisher, counts: FrontierMetrics, brokers: Sequence[str]) -> None:
         self._publisher, self._counts, self._brokers = publisher, counts, brokers
 
     async def answer(self, path: str) -> HttpResponse:
-        """404 for what isn't here. A slash at the end makes no difference."""
+        """Return the response for `path`; 404 for an unknown one. A slash at the end makes no difference."""
         match path.rstrip("/"):
             case "/health/live":
                 return _json(200, {"status": "ok"})
@@ -76,9 +74,12 @@ class Health:
         return _json(404, {"error": "nothing is here"})
 
     async def _not_ready(self) -> str:
-        """Why, or nothing. A broker that takes connections, and no more, is found by what waits for it."""
+        """Return why the frontier isn't ready, empty if it is.
+
+        A broker that accepts connections but confirms nothing shows in the age of unconfirmed messages.
+        """
         waits = self._publisher.oldest_seconds
-        if waits > _DOUBTFUL_SECONDS:
+        if waits > _STALE_SECONDS:
             return f"Kafka has not confirmed anything for {waits:.0f} s"
         for broker in self._brokers:
             host, _, port = broker.rpartition(":")

@@ -1,1 +1,1 @@
-"""Messages of data-ingestion into the database: each run's in order, and each once."""
+"""Messages of data-ingestion into the database: each run's in order, and each once in effect."""

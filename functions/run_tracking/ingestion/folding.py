@@ -1,6 +1,6 @@
-"""The messages of one run, in order, and what is known of it, folded into what is to be written.
+"""Folding of a run's messages, in order, and of what is stored of it into the rows to write.
 
-Pure. The same messages, folded again upon what they have led to, lead to the same.
+Pure and idempotent: the same messages, folded again onto their own result, give the same rows.
 """
 
 import json
@@ -32,22 +32,22 @@ from headrace.functions.run_tracking.settings import RunBounds
 from headrace.functions.run_tracking.store.tables import context_id, id_of_name
 
 LOG_RECORDS = "__log_records"
-"""The sequence that log records are steps of, as Matyan has it."""
+"""Name of the sequence that log records are steps of, as Matyan has it."""
 _NOT_FINITE = ("NaN", None)
 
 SequenceKey = tuple[int, str]
-"""Context and name."""
+"""Context id and name."""
 
 
 class Sourced(NamedTuple):
-    """A message, and what tells it from all others: the same however often it comes."""
+    """A message with its identity, which is the same however often it is delivered."""
 
     source: str
     message: Message
 
 
 class Trace(NamedTuple):
-    """Of one sequence: its highest step, and what is there."""
+    """Summary of a sequence: its highest step, and the value there."""
 
     dtype: str
     last: float | None
@@ -55,7 +55,7 @@ class Trace(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Of a metric, or of a custom object, whose value is JSON then."""
+    """Value at one step of a metric, or of a custom object, whose value is JSON."""
 
     value: Any
     epoch: int | None
@@ -64,37 +64,37 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class StoredRun:
-    """What is stored of a run, as far as its messages ask for it."""
+    """The stored state of a run, as far as its messages need it."""
 
     is_deleted: bool = False
     created_at: datetime | None = None
     started_at: datetime | None = None
-    """By the client's clock."""
+    """Start by the client's clock."""
     attrs: dict[str, Any] = field(default_factory=dict)
     last_steps: dict[SequenceKey, int] = field(default_factory=dict)
-    steps_given: Mapping[str, int] = field(default_factory=dict)
-    """To messages without one, by source."""
+    assigned_steps: Mapping[str, int] = field(default_factory=dict)
+    """Steps that were given to messages without one, by source."""
     quotas: Quotas = field(default_factory=Quotas)
     bounds: RunBounds = field(default_factory=RunBounds)
 
 
 @dataclass(slots=True)
 class RunWrites:
-    """What is to be written of one run. Each mapping is by what tells its rows apart."""
+    """Rows to write for one run. The keys of each mapping tell its rows apart."""
 
     run_id: str
     created_at: datetime
     is_deleted: bool = False
-    has_its_end: bool = False
-    """Whether one of the messages deletes it."""
+    deletes_run: bool = False
+    """Whether one of the messages deletes the run."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Messages that are over the run's bounds, by source, and why: nothing of them is written."""
+    """Messages over the run's limits, by source, with the reason. Nothing of them is written."""
     late_blobs: list[str] = field(default_factory=list)
-    """Keys in the store that came after their run was deleted."""
+    """Keys of blobs whose messages came after the run was deleted."""
     properties: dict[str, Any] = field(default_factory=dict)
-    """Columns of its row."""
+    """Columns of the run's row."""
     experiments: list[str] = field(default_factory=list)
-    """That it was said to belong to; it belongs to the last one."""
+    """Experiments that the run was assigned to; the last one holds."""
     attrs: dict[str, Any] | None = None
     contexts: dict[int, str] = field(default_factory=dict)
     traces: dict[SequenceKey, Trace] = field(default_factory=dict)
@@ -102,21 +102,21 @@ class RunWrites:
     objects: dict[tuple[int, str, int], Step] = field(default_factory=dict)
     lines: dict[int, str] = field(default_factory=dict)
     records: dict[int, str] = field(default_factory=dict)
-    steps_given: dict[str, int] = field(default_factory=dict)
+    assigned_steps: dict[str, int] = field(default_factory=dict)
     tags: dict[str, bool] = field(default_factory=dict)
-    """Whether the run has it."""
+    """Whether the run has the tag, by name."""
     new_tags: set[str] = field(default_factory=set)
     blobs: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Content type and key, by the artifact's path."""
+    """Content type and key, by artifact path."""
 
 
 def fold(run_id: str, known: StoredRun, messages: Iterable[Sourced]) -> RunWrites:
-    """`messages` are all of that run, in order, at least one."""
+    """Fold `messages` of one run, in order, at least one, onto what is `known` of it."""
     messages = list(messages)
     writes = RunWrites(run_id, messages[0].message.time)
-    writes.has_its_end = any(isinstance(it.message.item, DeleteRun) for it in messages)
-    if known.is_deleted or writes.has_its_end:
-        # What came before the end is gone with it, and what came after it comes too late.
+    writes.deletes_run = any(isinstance(it.message.item, DeleteRun) for it in messages)
+    if known.is_deleted or writes.deletes_run:
+        # Messages before the deletion are deleted with the run, and those after it have no effect.
         writes.is_deleted = True
         refs = (it.message.item for it in messages)
         writes.late_blobs = [str(ref.s3_key) for ref in refs if isinstance(ref, BlobRef)]
@@ -124,7 +124,7 @@ def fold(run_id: str, known: StoredRun, messages: Iterable[Sourced]) -> RunWrite
     folding = _Folding(writes, known)
     for source, message in messages:
         try:
-            folding.take(source, message)
+            folding.apply(source, message)
         except OverQuotaError as error:
             writes.refused[source] = str(error)
     return writes
@@ -136,7 +136,7 @@ class _Folding:
         self._started_at = known.started_at
         self._tree: HParamsTree | None = None
 
-    def take(self, source: str, message: Message) -> None:  # noqa: C901  # one line for each kind
+    def apply(self, source: str, message: Message) -> None:  # noqa: C901  # one line for each kind
         writes = self._writes
         match message.item:
             case LogMetric() as item:
@@ -163,22 +163,22 @@ class _Folding:
                 self._finish(message, item)
 
     def _create(self, item: CreateRun) -> None:
-        """A run that is there stays as it is, but for one that is resumed: that one goes on."""
+        """Start the run. An existing run stays as it is, unless it is resumed."""
         if self._started_at is None and item.client_datetime is not None:
             self._started_at = self._writes.properties["client_started_at"] = item.client_datetime
         if item.force_resume:
             self._writes.properties |= {"is_active": True, "finalized_at": None, "duration_seconds": None}
 
     def _properties(self, item: SetRunProperty) -> None:
-        said = {"name": item.name, "description": item.description}
-        self._writes.properties |= {name: _text(text) for name, text in said.items() if text is not None}
+        texts = {"name": item.name, "description": item.description}
+        self._writes.properties |= {name: _text(text) for name, text in texts.items() if text is not None}
         if item.archived is not None:
             self._writes.properties["is_archived"] = item.archived
         if item.experiment is not None:
             self._writes.experiments.append(_text(item.experiment))
 
     def _finish(self, message: Message, item: FinishRun) -> None:
-        """By the client's clock from end to end, or by the frontier's: never across the two."""
+        """End the run. Its duration is by the client's clock, or the frontier's, never by both."""
         ended, began = item.client_datetime, self._started_at
         if ended is None or began is None:
             ended, began = message.time, self._known_creation()
@@ -194,6 +194,7 @@ class _Folding:
 
     def _hparams(self, item: LogHParams) -> None:
         if isinstance(item.value, dict) and item.value:
+            # Only for batches with hyperparameters: weighing a stored tree takes time.
             if self._tree is None:
                 self._tree = HParamsTree(self._known.attrs, self._known.bounds)
             self._tree.set(item.value)
@@ -201,40 +202,40 @@ class _Folding:
 
     def _add_tag(self, name: str) -> None:
         if (quota := self._known.quotas.tags) is not None:
-            quota.take(id_of_name(name))
+            quota.add(id_of_name(name))
         self._writes.tags[name] = True
         self._writes.new_tags.add(name)
 
     def _remove_tag(self, name: str) -> None:
         if (quota := self._known.quotas.tags) is not None:
-            quota.give_back(id_of_name(name))
+            quota.discard(id_of_name(name))
         self._writes.tags[name] = False
 
     def _blob(self, item: BlobRef) -> None:
         path = _text(item.artifact_path)
         if (quota := self._known.quotas.artifacts) is not None:
-            quota.take(path)
+            quota.add(path)
         self._writes.blobs[path] = _text(item.content_type), _text(str(item.s3_key))
 
     def _metric(self, source: str, message: Message, item: LogMetric) -> None:
         value = None if item.value in _NOT_FINITE else float(item.value)
-        place = self._place(item)
-        step = item.step if item.step is not None else self._next_step(item.message_id or source, place)
-        self._trace(place, item.dtype or "float", value, step)
+        key = self._sequence_key(item)
+        step = item.step if item.step is not None else self._next_step(item.message_id or source, key)
+        self._trace(key, item.dtype or "float", value, step)
         time = item.client_datetime or message.time
-        self._writes.metrics[*place, step] = Step(value, item.epoch, _aware(time))
+        self._writes.metrics[*key, step] = Step(value, item.epoch, _aware(time))
 
     def _object(self, source: str, message: Message, item: LogCustomObject) -> None:
-        place = self._place(item)
-        step = item.step if item.step is not None else self._next_step(item.message_id or source, place)
-        self._trace(place, _text(item.dtype or "custom"), None, step)
+        key = self._sequence_key(item)
+        step = item.step if item.step is not None else self._next_step(item.message_id or source, key)
+        self._trace(key, _text(item.dtype or "custom"), None, step)
         time = item.client_datetime or message.time
-        self._writes.objects[*place, step] = Step(_json(item.value), item.epoch, _aware(time))
+        self._writes.objects[*key, step] = Step(_json(item.value), item.epoch, _aware(time))
 
     def _record(self, source: str, item: LogRecord) -> None:
-        place = 0, LOG_RECORDS
-        step = self._next_step(item.message_id or source, place)
-        self._trace(place, "log_records", None, step)
+        key = 0, LOG_RECORDS
+        step = self._next_step(item.message_id or source, key)
+        self._trace(key, "log_records", None, step)
         self._writes.records[step] = _json(
             {
                 "message": item.message,
@@ -245,31 +246,34 @@ class _Folding:
             }
         )
 
-    def _place(self, item: LogMetric | LogCustomObject) -> SequenceKey:
+    def _sequence_key(self, item: LogMetric | LogCustomObject) -> SequenceKey:
         written = _json(item.context) if item.context else None
-        place = _context_id(written) if written else 0, _text(item.name)
+        key = _context_id(written) if written else 0, _text(item.name)
         if (quota := self._known.quotas.sequences) is not None:
-            quota.take(place)
+            quota.add(key)
         if written:
-            self._writes.contexts[place[0]] = written
-        return place
+            self._writes.contexts[key[0]] = written
+        return key
 
-    def _next_step(self, source: str, place: SequenceKey) -> int:
-        """The one behind the last, or the one that this message has got before."""
-        given = self._writes.steps_given.get(source, self._known.steps_given.get(source))
-        if given is not None:
-            return given
-        here, before = self._writes.traces.get(place), self._known.last_steps.get(place, -1)
+    def _next_step(self, source: str, key: SequenceKey) -> int:
+        """Return the step after the last one, or the step that this message was given before."""
+        assigned = self._writes.assigned_steps.get(source, self._known.assigned_steps.get(source))
+        if assigned is not None:
+            return assigned
+        # The last step may be of this batch, or be stored already.
+        here, before = self._writes.traces.get(key), self._known.last_steps.get(key, -1)
         step = max(before, here.last_step if here else -1) + 1
-        self._writes.steps_given[source] = step
+        self._writes.assigned_steps[source] = step
         return step
 
-    def _trace(self, place: SequenceKey, dtype: str, last: float | None, step: int) -> None:
-        here = self._writes.traces.get(place)
+    def _trace(self, key: SequenceKey, dtype: str, last: float | None, step: int) -> None:
+        here = self._writes.traces.get(key)
+        # Steps may come out of order; of the same step the later message counts.
         if here is None or step >= here.last_step:
-            self._writes.traces[place] = Trace(dtype, last, step)
+            self._writes.traces[key] = Trace(dtype, last, step)
 
 
+# Runs have few contexts and many points in each.
 @lru_cache(maxsize=4096)
 def _context_id(written: str) -> int:
     return context_id(json.loads(written))
@@ -280,7 +284,7 @@ def _json(value: object) -> str:
 
 
 def _text(text: str) -> str:
-    """No database takes a NUL in a text."""
+    """Replace NUL characters, which PostgreSQL's text can't hold."""
     return text.replace("\0", "\ufffd") if "\0" in text else text
 
 

@@ -1,4 +1,4 @@
-"""How much one run may have of what is listed as a whole: sequences, tags, artifacts."""
+"""Limits of one run: numbers of its sequences, tags and artifacts, and the size of its hyperparameters."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -9,34 +9,34 @@ from headrace.functions.run_tracking.settings import RunBounds
 
 
 class OverQuotaError(Exception):
-    """The run has as much as it may. One line; the message has no effect."""
+    """The run has as much as it may. The message is one line; the item has no effect."""
 
 
 @dataclass(slots=True)
 class Quota:
-    """Of one kind. `there` is what the run has."""
+    """Limit for one kind of thing. `names` are the names that the run has."""
 
     most: int
     what: str
     setting: str
-    there: set[Hashable] = field(default_factory=set)
+    names: set[Hashable] = field(default_factory=set)
 
-    def take(self, name: Hashable) -> None:
-        """Raises OverQuotaError for a new one that is too many."""
-        if name in self.there:
+    def add(self, name: Hashable) -> None:
+        """Add a name. Raises OverQuotaError if it is new and one too many."""
+        if name in self.names:
             return
-        if len(self.there) >= self.most:
-            raise OverQuotaError(f"the run has {len(self.there)} {self.what}, and no more: {self.setting}")
-        self.there.add(name)
+        if len(self.names) >= self.most:
+            raise OverQuotaError(f"the run has {len(self.names)} {self.what}, and no more: {self.setting}")
+        self.names.add(name)
 
-    def give_back(self, name: Hashable) -> None:
-        """It goes."""
-        self.there.discard(name)
+    def discard(self, name: Hashable) -> None:
+        """Remove a name."""
+        self.names.discard(name)
 
 
 @dataclass(slots=True)
 class Quotas:
-    """Of one run. None where a batch can't come near: then nothing has to be known of what is there."""
+    """Limits of one run. None for a kind that the batch can't exceed, so that its names needn't be read."""
 
     sequences: Quota | None = None
     tags: Quota | None = None
@@ -44,24 +44,26 @@ class Quotas:
 
 
 class HParamsTree:
-    """All of a run's, within its bounds."""
+    """Tree of all hyperparameters of a run, within its limits."""
 
     def __init__(self, attrs: dict[str, Any], bounds: RunBounds) -> None:
         self.attrs, self._bounds = attrs, bounds
         self._size, self._names = weight_of(attrs)
 
     def set(self, value: dict[str, Any]) -> None:
-        """Set what `value` says, and leave what is beside it. Raises OverQuotaError: then nothing is set.
+        """Merge `value` into the tree. Raises OverQuotaError, after which nothing has changed.
 
-        A chain of objects with one member each is a path: what stands at its end replaces what is there. At
-        the top, each member is an end of its own.
+        A chain of objects with one member each is a path, and the value at its end replaces what is there. An
+        object with several members at the top replaces each of those members.
         """
+        # All changes are weighed before any is made: a refused item changes nothing.
         changes = [self._change(path, end) for path, end in _ends_of(value)]
         size, names = self._size, self._names
         for at, name, new in changes:
             before = weight_of({name: at[name]}) if name in at else (0, 0)
             after = weight_of({name: new})
             size, names = size + after[0] - before[0], names + after[1] - before[1]
+        # A tree that is over its limits already, as after these were lowered, may shrink but not grow.
         if (size > self._bounds.hparams_bytes and size > self._size) or names > max(
             self._bounds.hparams, self._names
         ):
@@ -71,10 +73,11 @@ class HParamsTree:
         self._size, self._names = size, names
 
     def _change(self, path: list[str], end: Any) -> tuple[dict[str, Any], str, Any]:
-        """The object that changes, its member, and what that becomes."""
+        """Return the object to change, the name of its member, and the member's new value."""
         at = self.attrs
         for place, name in enumerate(path[:-1]):
             below = at.get(name)
+            # No object lies here yet: the rest of the path becomes new ones, in place of any other value.
             if not isinstance(below, dict):
                 for inner in reversed(path[place + 1 :]):
                     end = {inner: end}

@@ -1,7 +1,7 @@
-"""A batch of messages into the database, and then what has to be done elsewhere for those that delete a run.
+"""The ingestion service: writes batches of data-ingestion, then announces deleted runs to control-events.
 
-It acks by returning: after the database has it, and after the broker has what was produced. A crash in
-between repeats both, and neither does harm twice.
+A batch is acked by returning, after the database has it and the broker has what was produced. A crash in
+between repeats both, which changes nothing.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from headrace.functions.run_tracking.store.tables import MIGRATIONS
 
 
 def prepare(context: Any, settings: Settings) -> None:
-    """Waits for a database that is away."""
+    """Migrate the database, which may take until it can be reached."""
     data = context.user_data
     engine = open_engine(settings.database)
     retry_write(lambda: migrate(engine, MIGRATIONS), context.logger)
@@ -30,7 +30,10 @@ def prepare(context: Any, settings: Settings) -> None:
 
 
 def handle(context: Any, events: Sequence[Any]) -> Any:
-    """None, or a response for each event where one has failed: it is tried again, then a dead letter."""
+    """Write a batch, retrying while the database can't be reached.
+
+    Returns None, or if any event has failed a response for each: failed ones are retried, then dead letters.
+    """
     messages, failed = _read(context, events)
     outcome = BatchOutcome()
 
@@ -62,7 +65,10 @@ def _read(context: Any, events: Sequence[Any]) -> tuple[list[Sourced], dict[str,
 
 
 def _announce(context: Any, outcome: BatchOutcome) -> None:
-    """Before the ack of what deleted the run. The blobs of a run that is deleted again are deleted again."""
+    """Produce `run_deleted` events, before the ack of the messages that deleted the runs.
+
+    A run that is deleted again is announced again: its blobs may have come in between.
+    """
     now = datetime.now(UTC)
     events = [encode_event("run_deleted", now, run_id=run_id) for run_id in sorted(outcome.deleted)]
     events += [
@@ -70,11 +76,15 @@ def _announce(context: Any, outcome: BatchOutcome) -> None:
         for run_id, keys in outcome.late_blobs.items()
     ]
     for event in events:
+        # Not awaited: the runtime acks the batch only once the broker has confirmed what it produced.
         context.produce(context.user_data.control_topic, event)
 
 
 def source_of(event: Event) -> str:
-    """What tells a message from all others, those of a topic that was made anew included."""
+    """Return the identity of a message: topic, partition, offset and timestamp.
+
+    The timestamp tells records of a topic that was made anew from those of the old one.
+    """
     at = event.timestamp
     milliseconds = -1 if at is None else round(at.replace(tzinfo=UTC).timestamp() * 1000)
     return f"{event.topic}/{event.shard_id}/{event.offset}/{milliseconds}"

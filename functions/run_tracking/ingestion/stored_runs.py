@@ -1,4 +1,4 @@
-"""What has to be known of runs before their messages can be folded."""
+"""Reads of what is stored of runs, before their messages are folded."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,11 +27,11 @@ from headrace.functions.run_tracking.store.tables import (
     TRACES,
 )
 
-_MOST_AT_ONCE = 500  # of what a statement names: SQLite has a limit
+_MOST_AT_ONCE = 500  # SQLite limits the parameters of a statement
 
 
-class _Counted(NamedTuple):
-    """What a run may have so many of, and which columns tell one from another."""
+class _LimitedKind(NamedTuple):
+    """A kind of thing that a run may only have so many of, and the columns that name one."""
 
     what: str
     setting: str
@@ -43,16 +43,16 @@ class _Counted(NamedTuple):
         return tuple(row) if len(self.names) > 1 else row[0]
 
 
-_COUNTED = (
-    _Counted(
+_LIMITED_KINDS = (
+    _LimitedKind(
         "sequences",
         "RUN_MAX_SEQUENCES",
         lambda bounds: bounds.sequences,
         (LogMetric, LogCustomObject),
         (TRACES.c.context_id, TRACES.c.name),
     ),
-    _Counted("tags", "RUN_MAX_TAGS", lambda bounds: bounds.tags, (AddTag,), (RUN_TAGS.c.tag_id,)),
-    _Counted(
+    _LimitedKind("tags", "RUN_MAX_TAGS", lambda bounds: bounds.tags, (AddTag,), (RUN_TAGS.c.tag_id,)),
+    _LimitedKind(
         "artifacts",
         "BLOBS_MAX_FILES_PER_RUN",
         lambda bounds: bounds.artifacts,
@@ -65,55 +65,58 @@ _COUNTED = (
 def load_stored_runs(
     connection: sa.Connection, runs: Mapping[str, Sequence[Sourced]], bounds: RunBounds
 ) -> dict[str, StoredRun]:
-    """Of each run, as far as its messages ask for it."""
+    """Return what is stored of each run, as far as its messages need it."""
     found = {run_id: StoredRun(bounds=bounds) for run_id in runs}
     for row in _rows(connection, sa.select(TOMBSTONES.c.run_id), TOMBSTONES.c.run_id, found):
         found[row["run_id"]].is_deleted = True
     columns = sa.select(RUNS.c.id, RUNS.c.created_at, RUNS.c.client_started_at)
     for row in _rows(connection, columns, RUNS.c.id, found):
-        known = found[row["id"]]
-        known.created_at, known.started_at = row["created_at"], row["client_started_at"]
+        stored_run = found[row["id"]]
+        stored_run.created_at, stored_run.started_at = row["created_at"], row["client_started_at"]
     with_params = [run_id for run_id, of_run in runs.items() if _any(of_run, LogHParams)]
     for row in _rows(connection, sa.select(RUN_ATTRS), RUN_ATTRS.c.run_id, with_params):
         found[row["run_id"]].attrs = json.loads(row["attrs"])
     for run_id, of_run in runs.items():
         if sources := [_source(it) for it in of_run if _is_stepless(it)]:
-            _know_steps(connection, run_id, sources, found[run_id])
-    _know_quotas(connection, runs, bounds, found)
+            _load_steps(connection, run_id, sources, found[run_id])
+    _load_quotas(connection, runs, bounds, found)
     return found
 
 
-def _know_steps(connection: sa.Connection, run_id: str, sources: Sequence[str], known: StoredRun) -> None:
+def _load_steps(
+    connection: sa.Connection, run_id: str, sources: Sequence[str], stored_run: StoredRun
+) -> None:
     of_run = sa.select(STEPLESS.c.source, STEPLESS.c.step).where(STEPLESS.c.run_id == run_id)
-    given = _rows(connection, of_run, STEPLESS.c.source, sources)
-    known.steps_given = {row["source"]: row["step"] for row in given}
+    steps = _rows(connection, of_run, STEPLESS.c.source, sources)
+    stored_run.assigned_steps = {row["source"]: row["step"] for row in steps}
     last = sa.select(TRACES.c.context_id, TRACES.c.name, TRACES.c.last_step).where(TRACES.c.run_id == run_id)
     for context, name, step in connection.execute(last):
-        known.last_steps[context, name] = step
+        stored_run.last_steps[context, name] = step
 
 
-def _know_quotas(
+def _load_quotas(
     connection: sa.Connection,
     runs: Mapping[str, Sequence[Sourced]],
     bounds: RunBounds,
     found: Mapping[str, StoredRun],
 ) -> None:
-    """What is there is counted; its names are read only of runs that may come to have too much."""
-    for kind in _COUNTED:
+    """Load the names of kinds that the batch might push over a limit; for others a count suffices."""
+    for kind in _LIMITED_KINDS:
         most = kind.most(bounds)
-        come = {
+        new = {
             run_id: sum(isinstance(it.message.item, kind.items) for it in of) for run_id, of in runs.items()
         }
         table, run = kind.names[0].table, kind.names[0].table.c.run_id
-        counted = sa.select(run, sa.func.count().label("there")).group_by(run)
-        asked = [run_id for run_id, count in come.items() if count]
-        there = {row["run_id"]: row["there"] for row in _rows(connection, counted, run, asked)}
-        for run_id in asked:
-            if there.get(run_id, 0) + come[run_id] <= most:
+        counted = sa.select(run, sa.func.count().label("stored")).group_by(run)
+        affected = [run_id for run_id, count in new.items() if count]
+        stored = {row["run_id"]: row["stored"] for row in _rows(connection, counted, run, affected)}
+        for run_id in affected:
+            # Even if all of them were new, the run would stay within its limit.
+            if stored.get(run_id, 0) + new[run_id] <= most:
                 continue
             names = connection.execute(sa.select(*kind.names).where(table.c.run_id == run_id))
             quota = Quota(most, kind.what, kind.setting, {kind.name_of(row) for row in names})
-            quota.give_back((0, LOG_RECORDS))  # no client names it
+            quota.discard((0, LOG_RECORDS))  # log records are no metric of a client
             setattr(found[run_id].quotas, kind.what, quota)
 
 
@@ -129,7 +132,7 @@ def _is_stepless(it: Sourced) -> bool:
 
 
 def _source(it: Sourced) -> str:
-    """As folding has it."""
+    """Return the identity by which folding knows the message."""
     return getattr(it.message.item, "message_id", None) or it.source
 
 

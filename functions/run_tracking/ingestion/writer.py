@@ -1,4 +1,4 @@
-"""A batch's messages into the database: whole runs in a transaction, and each message once."""
+"""Writer of a batch of messages: whole runs in one transaction, and each message once in effect."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,59 +28,48 @@ from headrace.functions.run_tracking.store.tables import (
 )
 
 _NEW_RUNS = Upsert(RUNS, columns=("id", "created_at"))
-
-
 _EXPERIMENTS, _TAGS, _RUN_TAGS = Upsert(EXPERIMENTS), Upsert(TAGS), Upsert(RUN_TAGS)
-
-
 _METRICS = Upsert(SEQUENCES, ("value", "epoch", "time"))
-
-
 _OBJECTS = Upsert(CUSTOM_OBJECTS, ("value", "epoch", "time"))
-
-
 _TRACES = Upsert(
     TRACES, ("dtype", "last", "last_step"), where=lambda new: new.last_step >= TRACES.c.last_step
 )
-
-
 _STEPLESS, _CONTEXTS = Upsert(STEPLESS), Upsert(CONTEXTS)
-
-
 _LINES, _RECORDS = Upsert(TERMINAL_LINES, ("line",)), Upsert(LOG_RECORDS, ("record",))
-
-
 _BLOBS, _ATTRS = Upsert(BLOBS, ("content_type", "blob_key")), Upsert(RUN_ATTRS, ("attrs",))
+# Errors about the content of a message, which a retry would meet again. Any other may pass.
+_CONTENT_ERRORS = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError, ValueError, RecursionError)
 
 
 class RunWriter:
-    """Into one kind of database."""
+    """Writes folded runs to the tables, with one statement for each table, whatever the number of runs."""
 
     def __init__(self, dialect: str) -> None:
         self._upserts = Upserts(dialect)
 
     def write(self, connection: sa.Connection, runs: Iterable[RunWrites]) -> None:
-        """In the caller's transaction. RunWriter it again changes nothing."""
+        """Write runs in the caller's transaction. Idempotent."""
         runs = list(runs)
         for deleted in (run for run in runs if run.is_deleted):
             delete_run(connection, self._upserts, deleted.run_id)
         living = [run for run in runs if not run.is_deleted]
-        self._runs(connection, living)
-        self._names(connection, living)
-        self._steps(connection, living)
-        self._rest(connection, living)
+        self._write_runs(connection, living)
+        self._write_names(connection, living)
+        self._write_steps(connection, living)
+        self._write_rest(connection, living)
 
-    def _runs(self, connection: sa.Connection, runs: Sequence[RunWrites]) -> None:
+    def _write_runs(self, connection: sa.Connection, runs: Sequence[RunWrites]) -> None:
         self._upserts.write(connection, _NEW_RUNS, ((run.run_id, run.created_at) for run in runs))
         for run in runs:
+            # Each run sets other columns, so each has a statement of its own.
             values = dict(run.properties)
             if run.experiments:
                 values["experiment_id"] = id_of_name(run.experiments[-1])
             if values:
                 connection.execute(sa.update(RUNS).where(RUNS.c.id == run.run_id).values(**values))
 
-    def _names(self, connection: sa.Connection, runs: Sequence[RunWrites]) -> None:
-        """In one order for all: two workers that add the same names wait for each other, and never both."""
+    def _write_names(self, connection: sa.Connection, runs: Sequence[RunWrites]) -> None:
+        """Write experiments and tags, sorted: two workers that add the same names can't deadlock then."""
         experiments = sorted({name for run in runs for name in run.experiments})
         self._upserts.write(connection, _EXPERIMENTS, ((id_of_name(name), name) for name in experiments))
         tags = sorted({name for run in runs for name in run.new_tags})
@@ -92,14 +81,14 @@ class RunWriter:
                 of_run = (RUN_TAGS.c.run_id == run.run_id) & RUN_TAGS.c.tag_id.in_(gone)
                 connection.execute(sa.delete(RUN_TAGS).where(of_run))
 
-    def _steps(self, connection: sa.Connection, runs: Sequence[RunWrites]) -> None:
+    def _write_steps(self, connection: sa.Connection, runs: Sequence[RunWrites]) -> None:
         write = self._upserts.write
         write(connection, _METRICS, _each(runs, lambda run: [(*at, *it) for at, it in run.metrics.items()]))
         write(connection, _OBJECTS, _each(runs, lambda run: [(*at, *it) for at, it in run.objects.items()]))
         write(connection, _TRACES, _each(runs, lambda run: [(*at, *it) for at, it in run.traces.items()]))
-        write(connection, _STEPLESS, _each(runs, lambda run: run.steps_given.items()))
+        write(connection, _STEPLESS, _each(runs, lambda run: run.assigned_steps.items()))
 
-    def _rest(self, connection: sa.Connection, runs: Sequence[RunWrites]) -> None:
+    def _write_rest(self, connection: sa.Connection, runs: Sequence[RunWrites]) -> None:
         write = self._upserts.write
         write(connection, _CONTEXTS, _each(runs, lambda run: run.contexts.items()))
         write(connection, _LINES, _each(runs, lambda run: run.lines.items()))
@@ -113,44 +102,43 @@ def _each(runs: Iterable[RunWrites], rows_of: Callable[[RunWrites], Iterable[Row
     return ((run.run_id, *row) for run in runs for row in rows_of(run))
 
 
-# Of what a message says: writing it again says the same. All else is the database's, and may pass.
-_OF_THE_MESSAGES = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError, ValueError, RecursionError)
-
-
 @dataclass(slots=True)
 class BatchOutcome:
-    """What became of a batch, beside what was written."""
+    """Result of a batch, besides the rows that were written."""
 
     failed: dict[str, str] = field(default_factory=dict)
-    """Why, by source. All others are written."""
+    """Reason by source of each message that failed. All others are written."""
     deleted: set[str] = field(default_factory=set)
-    """Runs of which a message is the end."""
+    """Runs that a message has deleted."""
     late_blobs: dict[str, list[str]] = field(default_factory=dict)
-    """Keys of blobs that came after that, by run."""
+    """Keys of blobs that came after their run was deleted, by run."""
 
 
 class BatchWriter:
-    """Blocks. After any error of SQLAlchemy's the same messages may be written again."""
+    """Writes messages to one database. Blocks; after any SQLAlchemy error they may be written again."""
 
     def __init__(
         self, engine: sa.Engine, messages_per_transaction: int, bounds: RunBounds | None = None
     ) -> None:
         self._engine = engine
         self._most, self._bounds = messages_per_transaction, bounds or RunBounds()
-        self._writing = RunWriter(engine.dialect.name)
+        self._run_writer = RunWriter(engine.dialect.name)
 
     def write(self, messages: Sequence[Sourced]) -> BatchOutcome:
-        """Each run's in order. Raises where the database is away: nobody knows how many are written then."""
+        """Write messages, each run's in order. Raises if the database can't be reached.
+
+        Some may be written then; writing all again is safe.
+        """
         outcome = BatchOutcome()
         for part in _parts(messages, self._most):
             self._write(part, outcome)
         return outcome
 
     def _write(self, messages: Sequence[Sourced], outcome: BatchOutcome) -> None:
-        """What is refused is found by halves: a message fails by itself, and takes none along."""
+        """Write messages in one transaction; find one that the database refuses by bisection."""
         try:
             self._transact(messages, outcome)
-        except _OF_THE_MESSAGES as error:
+        except _CONTENT_ERRORS as error:
             if len(messages) == 1:
                 outcome.failed[messages[0].source] = " ".join(str(getattr(error, "orig", error)).split())
                 return
@@ -164,18 +152,20 @@ class BatchWriter:
             runs.setdefault(it.message.run_id, []).append(it)
         with self._engine.begin() as connection:
             known = load_stored_runs(connection, runs, self._bounds)
+            # Sorted, so that two workers lock runs in the same order.
             writes = [fold(run_id, known[run_id], of_run) for run_id, of_run in sorted(runs.items())]
-            self._writing.write(connection, writes)
+            self._run_writer.write(connection, writes)
         for run in writes:
             outcome.failed |= run.refused
-            if run.has_its_end:
+            if run.deletes_run:
                 outcome.deleted.add(run.run_id)
+            # A run that ends here has all its blobs deleted anyway.
             elif run.late_blobs:
                 outcome.late_blobs.setdefault(run.run_id, []).extend(run.late_blobs)
 
 
 def _parts(messages: Sequence[Sourced], most: int) -> Iterator[list[Sourced]]:
-    """Of at most so many messages; the messages of a run are split only where they alone are more."""
+    """Split messages into transactions of at most `most`; a run is split only if it alone has more."""
     runs: dict[str, list[Sourced]] = {}
     for it in messages:
         runs.setdefault(it.message.run_id, []).append(it)

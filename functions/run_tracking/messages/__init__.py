@@ -1,1 +1,1 @@
-"""What clients say of a run, and the envelopes in which it goes through the two topics."""
+"""Clients' items, and the envelopes that carry them through the two topics."""

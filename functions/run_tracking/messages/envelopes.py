@@ -1,4 +1,4 @@
-"""Messages of the two topics, as Matyan's services write and read them, whichever version they are of."""
+"""Messages of the two topics, in the JSON of Matyan's services (all their versions)."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -47,7 +47,7 @@ def _name_of(kind: type[Any]) -> str:
     return str(kind.__struct_config__.tag)
 
 
-# A payload is its item without the first member, which says what it is: so is it read, and written.
+# A payload is its item's JSON without the first member, `type`. Reading and writing both rely on that.
 _STARTS = MappingProxyType({kind: b'{"type":"%s"' % _name_of(kind).encode() for kind in _KINDS})
 _DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
     _name_of(kind): msgspec.json.Decoder(
@@ -76,7 +76,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Message(Struct, frozen=True):
-    """Of data-ingestion. `item` is None where nobody knows the type: it is skipped."""
+    """A message of data-ingestion. `item` is None for an unknown type, which is skipped."""
 
     type: str
     run_id: str
@@ -85,7 +85,7 @@ class Message(Struct, frozen=True):
 
 
 class ControlEvent(Struct, frozen=True):
-    """Of control-events."""
+    """A message of control-events."""
 
     type: str
     time: datetime
@@ -93,24 +93,29 @@ class ControlEvent(Struct, frozen=True):
 
 
 def encode_messages(run_id: str, items: Iterable[Item], time: datetime) -> list[bytes]:
-    """The values; the key of each is the run's id."""
+    """Return message values for items of one run. The key of each is the run's id."""
     between = b',"run_id":"%s","timestamp":"%s","payload":{' % (run_id.encode(), time.isoformat().encode())
     values = []
     for item in items:
+        # The item's own JSON, of which the envelope takes over the first member: nothing is encoded twice.
         start = _STARTS[type(item)]
         rest = _ENCODER.encode(item)[len(start) :]
+        # An item without fields has no comma.
         values.append(start + between + rest.removeprefix(b",") + b"}")
     return values
 
 
 def encode_message(run_id: str, item: Item, time: datetime) -> bytes:
-    """Of one."""
+    """Return the message value for one item."""
     (value,) = encode_messages(run_id, [item], time)
     return value
 
 
 def read_message(value: bytes | None) -> Message:
-    """Raises ItemError for what is none: no JSON, no text, a member that is missing or of another kind."""
+    """Parse a message of data-ingestion.
+
+    Raises ItemError for invalid JSON, missing or wrong members, and invalid ids and keys.
+    """
     if value is None:
         raise ItemError("a tombstone is no message")
     try:
@@ -127,12 +132,12 @@ def read_message(value: bytes | None) -> Message:
 
 
 def encode_event(kind: str, time: datetime, **payload: Any) -> bytes:
-    """The value; there is no key."""
+    """Return the value of a control event, which has no key."""
     return _ENCODER.encode({"type": kind, "timestamp": time.isoformat(), "payload": payload})
 
 
 def read_event(value: bytes | None) -> ControlEvent:
-    """Raises ItemError for what is none."""
+    """Parse a message of control-events. Raises ItemError."""
     if value is None:
         raise ItemError("a tombstone is no event")
     try:

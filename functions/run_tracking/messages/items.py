@@ -1,6 +1,7 @@
-"""What a client says of its run, item by item: a WebSocket's frame holds one, or a list of them.
+"""Items: what a client can log of a run. A WebSocket frame has one item, or a list of them.
 
-An item is flat, `type` says which it is. The same fields, without `type`, are the payload of its message.
+An item is a flat JSON object; `type` names its kind. The same fields without `type` are the payload of its
+message. Kinds and fields are those of Matyan's client (PyPI: matyan-client).
 """
 
 import json
@@ -14,22 +15,22 @@ from msgspec import Meta, Struct
 from headrace.functions.run_tracking.messages.validation import check_blob_key, check_context, check_depth
 
 RUN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
-"""Of a ULID, a UUID, and whatever else is one name of a folder."""
+"""Pattern of run ids: ULIDs, UUIDs, and anything else that is one name of a folder."""
 MOST_ITEM_BYTES = 1_000_000
-"""Of one message: what a broker takes by default, without the envelope."""
+"""Most bytes of one message: a broker's default of 1 MiB, less the envelope."""
 
 Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
-"""An index of PostgreSQL takes no more, whatever the letters."""
+"""Bounded, so that an index of PostgreSQL can hold it, whatever the characters."""
 Identity: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
-"""Of a message, by whoever sends it: the same each time. For what has no step to be known by."""
+"""Identity that the sender gives a message, the same each time: for items without a step."""
 Title: TypeAlias = Annotated[str, Meta(max_length=512)]
-"""Of a run: many are listed at once."""
+"""Name of a run; bounded, as many are listed at once."""
 Description: TypeAlias = Annotated[str, Meta(max_length=100_000)]
 Dtype: TypeAlias = Annotated[str, Meta(max_length=100)]
 ContentType: TypeAlias = Annotated[str, Meta(max_length=255)]
 Number: TypeAlias = float | Literal["NaN", "Infinity", "-Infinity"] | None
-"""JSON has no word for what isn't finite: Python writes a bare NaN, JavaScript null, pydantic text."""
+"""Number, or a spelling of what JSON has none for: Python writes NaN, JavaScript null, pydantic text."""
 
 
 class CreateRun(Struct, tag_field="type", tag="create_run", omit_defaults=True):
@@ -48,16 +49,16 @@ class LogMetric(Struct, tag_field="type", tag="log_metric", omit_defaults=True):
     message_id: Identity | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError."""
+        """Raise ValueError if the context is too large or nested too deep."""
         check_context(self.context)
 
 
 class LogHParams(Struct, tag_field="type", tag="log_hparams"):
     value: Any
-    """Nothing but an object has an effect."""
+    """Hyperparameters; anything but an object has no effect."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError."""
+        """Raise ValueError if the value is nested too deep."""
         check_depth(self.value)
 
 
@@ -72,7 +73,7 @@ class LogCustomObject(Struct, tag_field="type", tag="log_custom_object", omit_de
     message_id: Identity | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError."""
+        """Raise ValueError if the context is too large, or anything is nested too deep."""
         check_context(self.context)
         check_depth(self.value)
 
@@ -91,13 +92,13 @@ class LogRecord(Struct, tag_field="type", tag="log_record", omit_defaults=True):
     message_id: Identity | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError."""
+        """Raise ValueError if anything is nested too deep."""
         check_depth(self.logger_info)
         check_depth(self.extra_args)
 
 
 class BlobRef(Struct, tag_field="type", tag="blob_ref", omit_defaults=True):
-    """Says that an artifact is in the store. `s3_key` and `blob_key` are two spellings of one field."""
+    """Item that makes stored bytes an artifact. `s3_key` and `blob_key` are two spellings of one field."""
 
     artifact_path: Name
     content_type: ContentType = "application/octet-stream"
@@ -105,14 +106,14 @@ class BlobRef(Struct, tag_field="type", tag="blob_ref", omit_defaults=True):
     blob_key: str | None = None
 
     def __post_init__(self) -> None:
-        """One spelling goes on: the one that all readers know. Raises ValueError without any."""
+        """Keep `s3_key`, the spelling that all readers know. Raises ValueError if neither is set."""
         self.s3_key, self.blob_key = self.s3_key or self.blob_key, None
         if not self.s3_key:
             raise ValueError("a blob_ref needs an s3_key, or a blob_key")
 
 
 class SetRunProperty(Struct, tag_field="type", tag="set_run_property", omit_defaults=True):
-    """What isn't there stays as it is."""
+    """Item that sets properties of a run. A missing one stays as it is."""
 
     name: Title | None = None
     description: Description | None = None
@@ -133,7 +134,7 @@ class FinishRun(Struct, tag_field="type", tag="finish_run", omit_defaults=True):
 
 
 class DeleteRun(Struct, tag_field="type", tag="delete_run"):
-    """Comes from the backend, never from a client."""
+    """Item that deletes a run. Sent by the backend, never by a client."""
 
 
 ClientItem: TypeAlias = (
@@ -155,14 +156,14 @@ _FRAME = msgspec.json.Decoder(_Frame)
 
 
 class ItemError(Exception):
-    """What is wrong with a frame, or a message, in one line for whoever sent it."""
+    """A frame or message is invalid. The message is one line for the sender."""
 
 
 def read_frame(run_id: str, text: bytes | str) -> list[ClientItem]:
-    """All of a frame, or nothing of it: raises ItemError for the first item that is none."""
+    """Parse a frame. Raises ItemError for the first invalid item; nothing of the frame counts then."""
     try:
         frame = _read(text)
-    except (ValueError, RecursionError) as error:  # of msgspec's both are ValueErrors
+    except (ValueError, RecursionError) as error:  # both of msgspec's errors are ValueErrors
         raise ItemError(str(error)) from None
     items = frame if isinstance(frame, list) else [frame]
     for item in items:
@@ -177,14 +178,15 @@ def _read(text: bytes | str) -> _Frame:
         return found  # noqa: TRY300  # mypy asks for its name
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:  # no JSON: but json.dumps of Python writes NaN for what isn't a number
+    except msgspec.DecodeError:  # Python's json.dumps writes a bare NaN, which isn't JSON
+        # NaN and Infinity become the texts that Number takes.
         document = json.loads(text, parse_constant=str)
         frame: _Frame = msgspec.convert(document, _Frame)
         return frame
 
 
 def check_key(run_id: str, ref: BlobRef) -> None:
-    """A run has no say in what is another one's. Raises ItemError."""
+    """Raise ItemError if the key of a blob isn't valid, or isn't below the run's own id."""
     key = str(ref.s3_key)
     try:
         check_blob_key(key)

@@ -1,17 +1,17 @@
-"""What is nested in an item: no deeper than all who read it later can go, and a context of a few words."""
+"""Checks of parts of items: nesting depth, size of contexts, keys of blobs."""
 
 from typing import Any
 
 import msgspec
 
 _MOST_DEPTH = 32
-
-
-_MOST_CONTEXT_BYTES = 4096  # it is listed with each sequence of its run
+_MOST_CONTEXT_BYTES = 4096  # listed with each sequence of its run
+_LONGEST_PART = 255
+_LONGEST_KEY = 1024
 
 
 def check_depth(value: Any, left: int = _MOST_DEPTH) -> None:
-    """Raises ValueError for objects and lists in each other beyond that."""
+    """Raise ValueError if objects and lists are nested deeper than `left`: later readers recurse."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list):
@@ -23,7 +23,7 @@ def check_depth(value: Any, left: int = _MOST_DEPTH) -> None:
 
 
 def check_context(context: dict[str, Any] | None) -> None:
-    """Raises ValueError for one that is too deep, or too long."""
+    """Raise ValueError if a context is nested too deep or its JSON is too long."""
     if not context:
         return
     check_depth(context)
@@ -32,7 +32,7 @@ def check_context(context: dict[str, Any] | None) -> None:
 
 
 def weight_of(value: Any) -> tuple[int, int]:
-    """Bytes as JSON, and how many names there are, those of what is nested included."""
+    """Return the bytes of a value as JSON, and its number of names, nested ones included."""
     return len(msgspec.json.encode(value)), _names_of(value)
 
 
@@ -42,14 +42,8 @@ def _names_of(value: Any) -> int:
     return sum(map(_names_of, value)) if isinstance(value, list) else 0
 
 
-_LONGEST_PART = 255
-
-
-_LONGEST_KEY = 1024
-
-
 def is_blob_key(key: str) -> bool:
-    """Whether there may be a blob of that key."""
+    """Whether `key` is a valid key of a blob."""
     try:
         check_blob_key(key)
     except ValueError:
@@ -58,13 +52,14 @@ def is_blob_key(key: str) -> bool:
 
 
 def check_blob_key(key: str) -> None:
-    """Raises ValueError, in one line, for what would be another place than it says, or none."""
+    """Raise ValueError, in one line, for a key that isn't RUN/PATH or could leave its folder."""
     parts = key.split("/")
     if len(parts) < 2:
         raise ValueError(f"the key {key[:200]!r} has no run before a slash")
     if len(key.encode("utf-8", "replace")) > _LONGEST_KEY:
         raise ValueError(f"the key {key[:200]!r}... is longer than {_LONGEST_KEY} bytes")
     for part in parts:
+        # Such a part would name another place than it says, or none.
         if part in {"", ".", ".."} or not part.isprintable() or "\\" in part:
             raise ValueError(f"the key {key[:200]!r} has a part that is no name: {part[:200]!r}")
         if len(part.encode("utf-8", "replace")) > _LONGEST_PART:

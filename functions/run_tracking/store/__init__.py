@@ -1,1 +1,1 @@
-"""The database, SQLite or PostgreSQL: its tables, what is written to them, what is read of them."""
+"""The database, SQLite or PostgreSQL: its tables, statements that write and readers."""

@@ -1,4 +1,4 @@
-"""A metric's steps, no more of them than somebody can look at."""
+"""Reader of metrics' curves, thinned out to as many points as a plot can show."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from headrace.functions.database.engine import BoundedRead, bounded_read
 from headrace.functions.run_tracking.store.tables import SEQUENCES, context_id
 
 MOST_POINTS = 1_000_000
-"""Of one answer."""
+"""Most points of one response."""
 
 
 class TooManyPointsError(Exception):
-    """More than one answer may have."""
+    """More points were asked for than one response may have."""
 
     def __init__(self) -> None:
         super().__init__(f"that is more than {MOST_POINTS} points: ask for fewer at once")
@@ -22,7 +22,7 @@ class TooManyPointsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StepRange:
-    """From `start` on, up to `stop`, which is not included; None is open. At most `density` of them, >= 2."""
+    """Steps to read, `start` to `stop` (excluded; None is open), thinned to `density`, 2 or more."""
 
     density: int
     start: int | None = None
@@ -30,37 +30,46 @@ class StepRange:
 
 
 class CurveReader:
-    """Reads one database. Blocks, and raises SQLAlchemy's errors."""
+    """Reads curves from one database. Blocks, and raises SQLAlchemy's errors."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
     def read(
-        self, run_id: str, asked: Iterable[tuple[str, Mapping[str, Any]]], wanted: StepRange
+        self, run_id: str, traces: Iterable[tuple[str, Mapping[str, Any]]], steps: StepRange
     ) -> Iterator[dict[str, Any]]:
-        """One after another. `asked` are names and contexts. Raises TooManyPointsError, and TooLongError."""
+        """Yield the curve of each (name, context), one after another.
+
+        A curve is a dict of `name`, `context`, `iters` (steps) and `values`, the last two equally long.
+        Raises TooManyPointsError, TooLongError.
+        """
         points = 0
-        with bounded_read(self._engine) as now:
-            for trace in asked:
-                curve = _curve(now, run_id, trace, wanted, MOST_POINTS - points)
+        with bounded_read(self._engine) as transaction:
+            for trace in traces:
+                curve = _curve(transaction, run_id, trace, steps, MOST_POINTS - points)
                 points += len(curve["iters"])
                 yield curve
 
 
 def _curve(
-    now: BoundedRead, run_id: str, trace: tuple[str, Mapping[str, Any]], wanted: StepRange, room: int
+    transaction: BoundedRead,
+    run_id: str,
+    trace: tuple[str, Mapping[str, Any]],
+    steps: StepRange,
+    remaining: int,
 ) -> dict[str, Any]:
-    """`iters` and `values`, equally long, spread evenly, with the first and the last; or empty."""
+    """Return one curve, its points spread evenly, the first and the last among them."""
     s, (name, context) = SEQUENCES.c, trace
     is_its = (s.run_id == run_id) & (s.context_id == context_id(context)) & (s.name == name)
-    if wanted.start is not None:
-        is_its &= s.step >= wanted.start
-    if wanted.stop is not None:
-        is_its &= s.step < wanted.stop
-    (counted,) = now.rows(sa.select(sa.func.count().label("steps")).where(is_its))
-    if min(counted["steps"], wanted.density) > room:
+    if steps.start is not None:
+        is_its &= s.step >= steps.start
+    if steps.stop is not None:
+        is_its &= s.step < steps.stop
+    (counted,) = transaction.rows(sa.select(sa.func.count().label("steps")).where(is_its))
+    # Checked before the points are read.
+    if min(counted["steps"], steps.density) > remaining:
         raise TooManyPointsError
-    rows = now.rows(_thinned(is_its, counted["steps"], wanted.density))
+    rows = transaction.rows(_thinned(is_its, counted["steps"], steps.density))
     return {
         "name": name,
         "context": context,
@@ -75,7 +84,7 @@ def _thinned(is_its: sa.ColumnElement[bool], count: int, most: int) -> Any:
         return sa.select(s.step, s.value).where(is_its).order_by(s.step)
     place = (sa.func.row_number().over(order_by=s.step) - 1).label("place")
     numbered = sa.select(s.step, s.value, place).where(is_its).subquery()
-    # Places fall into `most` parts of the same length: the first of each, and the last place alone.
+    # Places are split into `most` parts of equal length: the first of each is taken, and the last place.
     share, before = (_share(numbered.c.place - back, count, most) for back in (0, 1))
     is_first = (numbered.c.place == 0) | (share > before)
     return sa.select(numbered.c.step, numbered.c.value).where(is_first).order_by(numbered.c.step)

@@ -1,4 +1,4 @@
-"""What the API says of runs. JSON as dicts and lists; times as seconds since the epoch."""
+"""Readers of runs, experiments and tags for the API: JSON as dicts and lists, times as Unix seconds."""
 
 import json
 from collections import defaultdict
@@ -20,17 +20,13 @@ _BUCKETS = {
     "audio": "audios",
     "figure": "figures",
 }
-
-
 _HIDDEN = ("logs", "log_records")
-
-
-_MOST_LETTERS = 8_000_000  # of one answer's lines
+_MOST_LETTERS = 8_000_000  # most characters of the lines in one response
 
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs are listed; None is all. `experiment` is a name."""
+    """Conditions of a list of runs; None is no condition. `experiment` is a name."""
 
     experiment: str | None = None
     archived: bool | None = None
@@ -38,32 +34,32 @@ class RunFilter:
 
 
 class RunReader:
-    """Reads one database. Blocks, and raises SQLAlchemy's errors, and TooLongError."""
+    """Reads runs from one database. Blocks; raises SQLAlchemy's errors and TooLongError."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
-    def runs(self, wanted: RunFilter, limit: int) -> list[dict[str, Any]]:
-        """The newest first."""
+    def runs(self, conditions: RunFilter, limit: int) -> list[dict[str, Any]]:
+        """Return the newest runs that match, at most `limit`."""
         r, e = t.RUNS.c, t.EXPERIMENTS.c
         query = sa.select(t.RUNS, e.name.label("experiment")).join(
             t.EXPERIMENTS, e.id == r.experiment_id, isouter=True
         )
-        for column, value in ((e.name, wanted.experiment), (r.is_archived, wanted.archived)):
+        for column, value in ((e.name, conditions.experiment), (r.is_archived, conditions.archived)):
             query = query if value is None else query.where(column == value)
-        query = query if wanted.active is None else query.where(r.is_active == wanted.active)
+        query = query if conditions.active is None else query.where(r.is_active == conditions.active)
         rows = self._rows(query.order_by(r.created_at.desc(), r.id.desc()).limit(limit))
         tags = self._tags(row["id"] for row in rows)
         return [_listed(row, [tag["name"] for tag in tags[row["id"]]]) for row in rows]
 
     def existing(self, ids: Iterable[str]) -> list[str]:
-        """Those of them that are runs, in their order."""
-        given = list(dict.fromkeys(ids))
-        found = {row["id"] for row in self._rows(sa.select(t.RUNS.c.id).where(t.RUNS.c.id.in_(given)))}
-        return [run_id for run_id in given if run_id in found]
+        """Return those of `ids` that are runs, in their order, without duplicates."""
+        unique_ids = list(dict.fromkeys(ids))
+        found = {row["id"] for row in self._rows(sa.select(t.RUNS.c.id).where(t.RUNS.c.id.in_(unique_ids)))}
+        return [run_id for run_id in unique_ids if run_id in found]
 
     def info(self, run_id: str) -> dict[str, Any] | None:
-        """As Matyan's clients take it. None where no run is."""
+        """Return a run as Matyan's client expects it; None if it doesn't exist."""
         e = t.EXPERIMENTS.c
         query = (
             sa.select(t.RUNS, e.name.label("experiment"))
@@ -72,6 +68,7 @@ class RunReader:
         )
         if not (rows := self._rows(query)):
             return None
+        # Each query is a transaction of its own: parts may differ by what comes in between.
         attrs = self._rows(sa.select(t.RUN_ATTRS.c.attrs).where(t.RUN_ATTRS.c.run_id == run_id))
         return {
             "params": json.loads(attrs[0]["attrs"]) if attrs else {},
@@ -81,18 +78,18 @@ class RunReader:
         }
 
     def blob(self, run_id: str, path: str) -> sa.RowMapping | None:
-        """`content_type` and `blob_key` of an artifact, as the client has said them."""
+        """Return `content_type` and `blob_key` of an artifact, as its client gave them, or None."""
         b = t.BLOBS.c
         query = sa.select(b.content_type, b.blob_key).where(b.run_id == run_id, b.artifact_path == path)
         return next(iter(self._rows(query)), None)
 
     def last_lines(self, run_id: str, limit: int) -> list[dict[str, Any]]:
-        """Of the terminal: `step` and `line`, in order."""
+        """Return the last lines of the terminal: `step` and `line`, in order."""
         rows = self._tail(t.TERMINAL_LINES, "line", run_id, limit)
         return [{"step": row["step"], "line": row["line"]} for row in rows]
 
     def last_records(self, run_id: str, limit: int) -> list[dict[str, Any]]:
-        """Of the log: `step`, and what the record has, in order."""
+        """Return the last records of the log: `step` and the record's fields, in order."""
         rows = self._tail(t.LOG_RECORDS, "record", run_id, limit)
         return [{**json.loads(row["record"]), "step": row["step"]} for row in rows]
 
@@ -107,7 +104,7 @@ class RunReader:
         )
         found: dict[str, list[dict[str, Any]]] = {name: [] for name in ("metric", *_BUCKETS.values())}
         for row in self._rows(query):
-            bucket = _BUCKETS.get(row["dtype"], "metric")  # a metric's is Python's name of its number
+            bucket = _BUCKETS.get(row["dtype"], "metric")  # metrics have the name of a Python number type
             last = {"last_value": row["last"]} if bucket == "metric" else {}
             found[bucket].append({"name": row["name"], "context": json.loads(row["context"] or "{}"), **last})
         return found
@@ -135,8 +132,9 @@ class RunReader:
         ]
 
     def _tail(self, table: sa.Table, text: str, run_id: str, limit: int) -> Sequence[sa.RowMapping]:
-        """As many as that, or as are of so many letters together: one at least."""
+        """Return the last `limit` rows; fewer, but at least one, if they are over _MOST_LETTERS together."""
         query = sa.select(table).where(table.c.run_id == run_id).order_by(table.c.step.desc()).limit(limit)
+        # Lines may be long: their total length is summed up from the newest on, in the database.
         last = query.subquery()
         letters = sa.func.length(last.c[text])
         behind = sa.func.sum(letters).over(order_by=last.c.step.desc()) - letters
@@ -145,8 +143,8 @@ class RunReader:
         return self._rows(few.order_by(counted.c.step))
 
     def _rows(self, query: Any) -> Sequence[sa.RowMapping]:
-        with bounded_read(self._engine) as now:
-            return now.rows(query)
+        with bounded_read(self._engine) as transaction:
+            return transaction.rows(query)
 
 
 def _listed(row: sa.RowMapping, tags: Sequence[str]) -> dict[str, Any]:
@@ -184,33 +182,33 @@ def _seconds(time: datetime | None) -> float | None:
 
 
 class NameReader:
-    """Reads one database. Blocks, and raises SQLAlchemy's errors, and TooLongError."""
+    """Reads experiments, tags and totals. Blocks; raises SQLAlchemy's errors and TooLongError."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
     def check(self) -> None:
-        """Nothing, where the database answers."""
+        """Raise unless the database answers."""
         self._rows(sa.select(sa.literal(1)))
 
     def experiments(self, limit: int) -> list[dict[str, Any]]:
-        """The first by name."""
+        """Return the first `limit` experiments by name, with the number of their runs."""
         runs = sa.select(sa.func.count()).where(t.RUNS.c.experiment_id == t.EXPERIMENTS.c.id)
         more = {"description": None, "archived": False}
         return [{**row, **more} for row in self._named(t.EXPERIMENTS, runs, limit)]
 
     def tags(self, limit: int) -> list[dict[str, Any]]:
-        """The first by name."""
+        """Return the first `limit` tags by name, with the number of their runs."""
         runs = sa.select(sa.func.count()).where(t.RUN_TAGS.c.tag_id == t.TAGS.c.id)
         more = {"color": None, "description": None, "archived": False}
         return [{**row, **more} for row in self._named(t.TAGS, runs, limit)]
 
-    def is_there(self, table: sa.Table, key: str) -> bool:
+    def exists(self, table: sa.Table, key: str) -> bool:
         """Whether EXPERIMENTS, or TAGS, has that id."""
         return bool(self._rows(sa.select(table.c.id).where(table.c.id == key)))
 
     def counts(self) -> dict[str, int]:
-        """How many there are of what."""
+        """Return the number of runs, active runs, archived runs, experiments and tags."""
         r, count = t.RUNS.c, sa.func.count
         counted = {
             "runs": sa.select(count()).select_from(t.RUNS),
@@ -227,5 +225,5 @@ class NameReader:
         return self._rows(sa.select(table.c.id, table.c.name, counted).order_by(table.c.name).limit(limit))
 
     def _rows(self, query: Any) -> Sequence[sa.RowMapping]:
-        with bounded_read(self._engine) as now:
-            return now.rows(query)
+        with bounded_read(self._engine) as transaction:
+            return transaction.rows(query)

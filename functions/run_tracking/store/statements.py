@@ -1,4 +1,4 @@
-"""Many rows into a table at once, whichever the database."""
+"""Statements that write many rows at once, for either database."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -8,20 +8,23 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from headrace.functions.run_tracking.store.tables import OF_RUNS, RUNS, TOMBSTONES
+from headrace.functions.run_tracking.store.tables import RUN_TABLES, RUNS, TOMBSTONES
 
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upsert:
-    """What becomes of rows. Rows are tuples, a value for each of `columns`, which are all by default."""
+    """An insert into `table`, and what happens to rows that exist.
+
+    Rows are tuples with a value for each of `columns`, by default all.
+    """
 
     table: sa.Table
     update: Sequence[str] = ()
-    """Columns that a row which is there already gets anew; it keeps all others."""
+    """Columns that an existing row gets from the new one; it keeps all others."""
     where: Callable[[Any], Any] | None = None
-    """Of the new row: whether it gets them."""
+    """Condition, made from the new row, on which an existing row is updated."""
     columns: Sequence[str] = ()
 
     @property
@@ -30,14 +33,14 @@ class Upsert:
 
 
 class Upserts:
-    """Statements for one kind of database, each made once."""
+    """Runs upserts on one kind of database, building each statement once."""
 
     def __init__(self, dialect: str) -> None:
         self._is_postgresql = dialect == "postgresql"
         self._statements: dict[Upsert, Any] = {}
 
     def write(self, connection: sa.Connection, upsert: Upsert, rows: Iterable[Row]) -> None:
-        """No two rows may have the same key."""
+        """Write rows, no two of which may have the same key."""
         rows = list(rows)
         if not rows:
             return
@@ -56,8 +59,8 @@ class Upserts:
         table, names = upsert.table, upsert.names
         if self._is_postgresql:
             arrays = [sa.bindparam(name, type_=postgresql.ARRAY(table.c[name].type)) for name in names]
-            given = sa.func.unnest(*arrays).table_valued(*names).render_derived()
-            insert: Any = postgresql.insert(table).from_select(names, sa.select(given))
+            rows_table = sa.func.unnest(*arrays).table_valued(*names).render_derived()
+            insert: Any = postgresql.insert(table).from_select(names, sa.select(rows_table))
         else:
             insert = sqlite.insert(table).values({name: sa.bindparam(name) for name in names})
         if not upsert.update:
@@ -73,11 +76,12 @@ _TOMBSTONES = Upsert(TOMBSTONES)
 
 
 def delete_run(connection: sa.Connection, upserts: Upserts, run_id: str) -> None:
-    """All of it, and what comes later of it has no effect.
+    """Delete a run with all its rows, and leave a tombstone, so that later messages have no effect.
 
-    The run goes before what hangs on it: who adds to it at the same time holds its row, and is waited for.
+    The run's row is deleted before those that belong to it: a transaction that adds to the run has locked
+    that row, and is waited for.
     """
     upserts.write(connection, _TOMBSTONES, [(run_id, datetime.now(UTC))])
     connection.execute(sa.delete(RUNS).where(RUNS.c.id == run_id))
-    for table in OF_RUNS:
+    for table in RUN_TABLES:
         connection.execute(sa.delete(table).where(table.c.run_id == run_id))

@@ -1,4 +1,4 @@
-"""What is stored, as it is now. migrations/ makes it so. JSON is text: both keep all that it may hold."""
+"""Tables of run_tracking, as the migrations make them. JSON is text, which both databases keep exactly."""
 
 import hashlib
 import json
@@ -10,12 +10,8 @@ import sqlalchemy as sa
 from headrace.functions.database.schema import Utc, new_metadata
 
 METADATA = new_metadata()
-
-
 MIGRATIONS = "headrace.functions.run_tracking.store:migrations"
-
-
-"""By which databases come to have them."""
+"""Folder of the migrations that make these tables."""
 
 
 def _run() -> sa.Column[str]:
@@ -46,22 +42,16 @@ RUNS = sa.Table(
     sa.Index(None, "created_at"),
     sa.Index(None, "experiment_id"),
 )
+"""Runs, a row each. `created_at` is the time of the first message.
 
-
-"""`created_at` is the first message's time; the duration is by the client's clock where both ends have it."""
-
+The duration is by the client's clock where both ends have it.
+"""
 
 RUN_ATTRS = sa.Table("run_attrs", METADATA, _run(), sa.Column("attrs", sa.Text, nullable=False))
-
-
-"""All hyperparameters of a run, one JSON object."""
-
+"""Hyperparameters of each run, as one JSON object."""
 
 CONTEXTS = sa.Table("contexts", METADATA, _run(), _context(), sa.Column("context", sa.Text, nullable=False))
-
-
-"""JSON. `context_id` is 0 for none, else the first 32 bits of the sha256 of its canonical form."""
-
+"""Contexts of metrics, as JSON; `context_id` is what `context_id()` computes."""
 
 TRACES = sa.Table(
     "traces",
@@ -73,10 +63,7 @@ TRACES = sa.Table(
     sa.Column("last", sa.Double),
     sa.Column("last_step", sa.BigInteger, nullable=False),
 )
-
-
-"""One for each sequence of steps: its highest step, and what is there. Log records have one, too."""
-
+"""Summary of each sequence of steps: its highest step, and the value there. Log records have one, too."""
 
 SEQUENCES = sa.Table(
     "sequences",
@@ -88,13 +75,13 @@ SEQUENCES = sa.Table(
     sa.Column("value", sa.Double),
     sa.Column("epoch", sa.BigInteger),
     sa.Column("time", Utc, nullable=False),
+    # On SQLite rows lie in the order of the key, without a second index for it.
     sqlite_with_rowid=False,
 )
+"""Steps of metrics. NULL is NaN, which SQLite doesn't have.
 
-
-"""The steps of metrics. NULL is a value that is no number: SQLite has no NaN. `time` is the client's, or else
-the frontier's."""
-
+`time` is the client's, or else the frontier's.
+"""
 
 CUSTOM_OBJECTS = sa.Table(
     "custom_objects",
@@ -107,21 +94,14 @@ CUSTOM_OBJECTS = sa.Table(
     sa.Column("epoch", sa.BigInteger),
     sa.Column("time", Utc, nullable=False),
 )
-
-
-"""The steps of images, texts and the like; `value` is JSON, and names a blob where there is one."""
-
+"""Steps of images, texts and the like. `value` is JSON, which names a blob where there is one."""
 
 TERMINAL_LINES = sa.Table(
     "terminal_lines", METADATA, _run(), _step(), sa.Column("line", sa.Text, nullable=False)
 )
 
-
 LOG_RECORDS = sa.Table("log_records", METADATA, _run(), _step(), sa.Column("record", sa.Text, nullable=False))
-
-
-"""`record` is JSON with message, log_level, timestamp, args and logger_info."""
-
+"""Log records, as JSON with message, log_level, timestamp, args and logger_info."""
 
 STEPLESS = sa.Table(
     "stepless",
@@ -130,10 +110,7 @@ STEPLESS = sa.Table(
     sa.Column("source", sa.Text, primary_key=True),
     sa.Column("step", sa.BigInteger, nullable=False),
 )
-
-
-"""Which step a message has got that came without one: the same each time. `source` is the message."""
-
+"""Steps given to messages that came without one, the same each time. `source` identifies the message."""
 
 EXPERIMENTS = sa.Table(
     "experiments",
@@ -141,10 +118,7 @@ EXPERIMENTS = sa.Table(
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, nullable=False, unique=True),
 )
-
-
-"""`id` is made of the name, so that whoever writes it first needs no answer."""
-
+"""Experiments. `id` is a hash of the name, so that workers can write it without reading first."""
 
 TAGS = sa.Table(
     "tags",
@@ -153,11 +127,9 @@ TAGS = sa.Table(
     sa.Column("name", sa.Text, nullable=False, unique=True),
 )
 
-
 RUN_TAGS = sa.Table(
     "run_tags", METADATA, _run(), sa.Column("tag_id", sa.Text, primary_key=True), sa.Index(None, "tag_id")
 )
-
 
 BLOBS = sa.Table(
     "blobs",
@@ -167,18 +139,12 @@ BLOBS = sa.Table(
     sa.Column("content_type", sa.Text, nullable=False),
     sa.Column("blob_key", sa.Text, nullable=False),
 )
-
-
-"""Artifacts of which a client has said that their bytes are in the store."""
-
+"""Artifacts: an item has said that their bytes are in the blob store."""
 
 TOMBSTONES = sa.Table("tombstones", METADATA, _run(), sa.Column("deleted_at", Utc, nullable=False))
+"""Deleted runs, whose later messages have no effect."""
 
-
-"""Runs that are deleted: what comes later of one has no effect."""
-
-
-OF_RUNS: tuple[sa.Table, ...] = (
+RUN_TABLES: tuple[sa.Table, ...] = (
     RUN_ATTRS,
     CONTEXTS,
     TRACES,
@@ -190,13 +156,11 @@ OF_RUNS: tuple[sa.Table, ...] = (
     RUN_TAGS,
     BLOBS,
 )
-
-
-"""All that goes with its run."""
+"""Tables whose rows are deleted with their run."""
 
 
 def context_id(context: Mapping[str, Any] | None) -> int:
-    """As Matyan's clients compute it."""
+    """Return a context's id as Matyan's client computes it: 0, or 32 bits of a sha256 of its JSON."""
     if not context:
         return 0
     canonical = json.dumps(context, sort_keys=True, separators=(",", ":"))
@@ -204,5 +168,5 @@ def context_id(context: Mapping[str, Any] | None) -> int:
 
 
 def id_of_name(name: str) -> str:
-    """Of an experiment, or of a tag."""
+    """Return the id of an experiment or a tag, a hash of its name."""
     return hashlib.sha256(name.encode()).hexdigest()[:32]

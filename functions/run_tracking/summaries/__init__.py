@@ -1,1 +1,1 @@
-"""What Spark makes of all runs: figures of each metric, run and experiment, as Parquet."""
+"""Spark's summaries of all runs: figures for each metric, run and experiment, as Parquet."""

@@ -1,6 +1,6 @@
-"""Where summaries are. Each refresh has a folder of its own; one link says which counts: nobody reads half.
+"""Folders of the summaries: each refresh writes a new one, and a link names the one that is current.
 
-ROOT/{runs,experiments,curves} are links to the same in ROOT/current, a link to ROOT/versions/ID.
+ROOT/{runs,experiments,curves} are links into ROOT/current, which is a link to ROOT/versions/ID.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ _FINGERPRINT = "fingerprint"
 
 
 def last_fingerprint(root: Path) -> str | None:
-    """Of what is published; None where nothing is."""
+    """Return the fingerprint of what is published; None before the first refresh."""
     try:
         return (root / "current" / _FINGERPRINT).read_text()
     except FileNotFoundError:
@@ -24,10 +24,14 @@ def last_fingerprint(root: Path) -> str | None:
 
 
 def publish(root: Path, written: Path, fingerprint: str) -> None:
-    """In place of what was. That stays until the next one, for its readers. `written` is in `root`."""
+    """Make the folder `written`, which lies in `root`, the current version.
+
+    The version before stays until the next refresh, for readers that have its files open.
+    """
     (written / _FINGERPRINT).write_text(fingerprint)
     _sync(written)
-    with _alone(root):
+    with _publish_lock(root):
+        # Under the lock: another refresh may just have published.
         before = os.path.realpath(root / "current")
         versions = root / "versions"
         versions.mkdir(exist_ok=True)
@@ -36,12 +40,13 @@ def publish(root: Path, written: Path, fingerprint: str) -> None:
             _link(root / name, f"current/{name}")
         _link(root / "current", f"versions/{version.name}")
         for old in versions.iterdir():
+            # Older than the version before: no reader has been given its files for a whole refresh.
             if old != version and str(old) != before:
                 shutil.rmtree(old, ignore_errors=True)
 
 
 def _link(place: Path, target: str) -> None:
-    """At once, whatever link was there."""
+    """Make or replace a link, atomically."""
     if place.is_symlink() and str(place.readlink()) == target:
         return
     new = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
@@ -50,15 +55,15 @@ def _link(place: Path, target: str) -> None:
 
 
 @contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """None of the others publishes meanwhile: on one machine, or on a shared file system that has locks."""
+def _publish_lock(root: Path) -> Iterator[None]:
+    """Hold a lock against other publishers, on this machine or on a shared file system that has locks."""
     with (root / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _sync(folder: Path) -> None:
-    """So that a power cut leaves no link to files that were never written."""
+    """Sync all files and folders, so that after a power cut no link names files that were never written."""
     for path in (*folder.rglob("*"), folder):
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""What is stored of all runs, as tables that Spark takes."""
+"""Stored runs and steps as Arrow tables for Spark, and a fingerprint that shows whether they have changed."""
 
 import hashlib
 import math
@@ -12,17 +12,9 @@ from headrace.functions.database.engine import read_only
 from headrace.functions.run_tracking.store import tables as t
 
 _MOST_ROWS_AT_ONCE = 5_000
-
-
 _MOST_ROWS = 200_000  # of a table: it is in this process's memory, and goes to Spark in one message
-
-
 _MOST_BYTES = 16_000_000
-
-
 _BYTES_OF_NUMBERS = 24
-
-
 STEP_SCHEMA = pa.schema(
     [
         pa.field("run", pa.string()),
@@ -33,13 +25,12 @@ STEP_SCHEMA = pa.schema(
         pa.field("time", pa.timestamp("us", tz="UTC")),
     ]
 )
-
-
 RUN_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("run", "run_name", "experiment")])
+_VERSION = "1"  # change it when the same rows give other summaries
 
 
 def read_steps(engine: sa.Engine) -> Iterator[pa.Table]:
-    """All of metrics, of STEP_SCHEMA, in tables of a bounded size. A value that is NaN is null."""
+    """Yield all steps of metrics as tables of STEP_SCHEMA, each bounded in size. NaN becomes null."""
     s, c = t.SEQUENCES.c, t.CONTEXTS.c
     is_its = (c.run_id == s.run_id) & (c.context_id == s.context_id)
     query = (
@@ -52,6 +43,7 @@ def read_steps(engine: sa.Engine) -> Iterator[pa.Table]:
     size = 0
     for row in _rows(engine, query):
         part.append(row)
+        # An estimate of what the row takes in Arrow.
         size += _BYTES_OF_NUMBERS + sum(map(len, row[:3]))
         if len(part) >= _MOST_ROWS or size >= _MOST_BYTES:
             yield _table(part)
@@ -61,7 +53,7 @@ def read_steps(engine: sa.Engine) -> Iterator[pa.Table]:
 
 
 def read_runs(engine: sa.Engine) -> pa.Table:
-    """All, of RUN_SCHEMA. A run of no experiment has null there."""
+    """Return all runs as a table of RUN_SCHEMA. `experiment` is null for a run without one."""
     r, e = t.RUNS.c, t.EXPERIMENTS.c
     query = sa.select(r.id, r.name, e.name).join(t.EXPERIMENTS, e.id == r.experiment_id, isouter=True)
     columns: tuple[list[Any], ...] = ([], [], [])
@@ -78,16 +70,16 @@ def _table(rows: list[Any]) -> pa.Table:
 
 
 def _rows(engine: sa.Engine, query: Any) -> Iterator[Any]:
-    """As they come, without all of them in memory."""
+    """Yield rows as the database sends them, without all of them in memory."""
     with read_only(engine).connect() as connection:
         yield from connection.execution_options(yield_per=_MOST_ROWS_AT_ONCE).execute(query)
 
 
-_VERSION = "1"  # another one where the summaries of the same rows are others
-
-
 def fingerprint(engine: sa.Engine) -> str:
-    """The same as long as runs, experiments and steps are. The database reads all steps, and sends few."""
+    """Return a hash that changes with runs, experiments and steps.
+
+    The database scans all steps and returns one row for each sequence.
+    """
     found = hashlib.sha256(_VERSION.encode())
     with read_only(engine).connect() as connection:
         for query in (_runs(), _experiments(), _traces(), _steps()):
@@ -107,14 +99,14 @@ def _experiments() -> Any:
 
 
 def _traces() -> Any:
-    """A step that is said anew, and is the last, may be of the same time."""
+    """Query for the last step of each sequence: one that is overwritten may have the same time."""
     r = t.TRACES.c
     key = r.run_id, r.context_id, r.name
     return sa.select(*key, r.last, r.last_step).order_by(*key)
 
 
 def _steps() -> Any:
-    """No sum of values, which may be too large for one."""
+    """Query for figures of each sequence. No sum of values, which may overflow."""
     s = t.SEQUENCES.c
     key = s.run_id, s.context_id, s.name
     of_values = sa.func.count(s.value), sa.func.min(s.value), sa.func.max(s.value)

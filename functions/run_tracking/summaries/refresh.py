@@ -1,4 +1,4 @@
-"""All three folders anew, together, where something has changed."""
+"""Refresh of the summaries by Spark: it writes the curves, then sums up what it has written."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,21 +12,16 @@ from headrace.functions.run_tracking.summaries.folders import last_fingerprint, 
 from headrace.functions.run_tracking.summaries.reading import fingerprint, read_runs, read_steps
 from headrace.functions.spark.temporary_folder import temporary_folder
 
-# Spark looks at the rows of an Arrow table for its types, and there may be none.
+# Spark infers types from an Arrow table's rows, and here are none, and there may be none.
 _STEPS = "run STRING, name STRING, context STRING, step BIGINT, value DOUBLE, time TIMESTAMP"
-
-
 _RUNS = "run STRING, run_name STRING, experiment STRING"
-
-
 _KEY = ("run", "name", "context")
 
 
 def append_curves(spark: Any, tables: Iterable[pa.Table], folder: Path) -> int:
-    """FOLDER/curves, of reading.STEP_SCHEMA; return of how many steps."""
-    spark.conf.set(
-        "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
-    )  # not INT96, which has no zone
+    """Write tables of reading.STEP_SCHEMA to FOLDER/curves; return the number of steps."""
+    # Not INT96, Spark's default, which has no zone.
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     steps, where = 0, str(folder / "curves")
     _write(spark.createDataFrame([], _STEPS), where)  # a folder without a row is one, too
     for table in tables:
@@ -36,16 +31,17 @@ def append_curves(spark: Any, tables: Iterable[pa.Table], folder: Path) -> int:
 
 
 def write_summaries(spark: Any, runs: pa.Table, folder: Path) -> None:
-    """FOLDER/runs and FOLDER/experiments, of FOLDER/curves and a table of reading.RUN_SCHEMA."""
+    """Write FOLDER/runs and FOLDER/experiments from FOLDER/curves and a table of reading.RUN_SCHEMA."""
     about = spark.createDataFrame(runs if runs.num_rows else [], _RUNS)
     of_runs = _sum_runs(spark.read.schema(_STEPS).parquet(str(folder / "curves")), about)
     _write(of_runs, str(folder / "runs"))
+    # Read back rather than computed again: the plan would scan all curves once more.
     written = spark.read.parquet(str(folder / "runs"))
     _write(_sum_experiments(written), str(folder / "experiments"))
 
 
 def _sum_runs(curves: Any, runs: Any) -> Any:
-    """A row for each metric. What is no number is counted, and in nothing else."""
+    """Return a row for each metric of each run. Values that are null count in `count` only."""
     sums = curves.groupBy(*_KEY).agg(
         sql.count("*").alias("count"),
         sql.min("value").alias("min"),
@@ -58,7 +54,7 @@ def _sum_runs(curves: Any, runs: Any) -> Any:
 
 
 def _sum_experiments(of_runs: Any) -> Any:
-    """A row for each metric, a name in a context, of the last values of all runs."""
+    """Return a row for each metric of each experiment, from the last values of its runs."""
     key = "experiment", "name", "context"
     last = (sql.min("last").alias("min"), sql.avg("last").alias("mean"), sql.max("last").alias("max"))
     return of_runs.groupBy(*key).agg(sql.countDistinct("run").alias("runs"), *last).orderBy(*key)
@@ -69,18 +65,20 @@ def _write(frame: Any, folder: str) -> None:
 
 
 def refresh(spark: Any, engine: sa.Engine, root: Path) -> int | None:
-    """How many steps there are; None where nothing has changed. Two may do so at once.
+    """Write all three folders anew and publish them together, if anything has changed.
 
-    Spark's executors write, this process renames, as in functions/spark/parquet.py: both must see `root`
-    under the same path, on a file system whose rename is atomic and which has symbolic links.
-    Raises SQLAlchemy's, Spark's and the file system's errors; what was there stays then.
+    Returns the number of steps, None if nothing has changed. Several may run at once. Spark's executors
+    write and this process renames, as in functions/spark/parquet.py: both have to see `root` under the same
+    path, on a file system with atomic renames and symbolic links. Raises SQLAlchemy's, Spark's and the file
+    system's errors; what was published stays then.
     """
-    now = fingerprint(engine)  # before the rows are read: what comes meanwhile is a change for the next time
-    if now == last_fingerprint(root):
+    # Before the rows are read: what comes meanwhile is a change for the next time.
+    current = fingerprint(engine)
+    if current == last_fingerprint(root):
         return None
     with temporary_folder(root) as temporary:
         written = temporary / "written"
         steps = append_curves(spark, read_steps(engine), written)
         write_summaries(spark, read_runs(engine), written)
-        publish(root, written, now)
+        publish(root, written, current)
     return steps

@@ -1,4 +1,4 @@
-"""What a cron trigger does: all runs summed up by Spark, where something has changed since."""
+"""The summaries service: a cron trigger's firing has Spark sum up all runs, if anything has changed."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from headrace.functions.run_tracking.store.tables import MIGRATIONS
 
 
 def prepare(context: Any, settings: Settings) -> None:
-    """Waits for a database that is away."""
+    """Migrate the database, which may take until it can be reached."""
     data = context.user_data
     data.engine = open_engine(settings.database)
     retry_write(lambda: migrate(data.engine, MIGRATIONS), context.logger)
@@ -19,8 +19,12 @@ def prepare(context: Any, settings: Settings) -> None:
 
 
 def handle(context: Any, event: Any) -> None:
-    """Raises SQLAlchemy's and Spark's errors: what is there stays, and the next firing does it."""
-    from headrace.functions.run_tracking.summaries.refresh import refresh  # Spark, where it is needed
+    """Refresh the summaries.
+
+    Raises SQLAlchemy's and Spark's errors; what was published stays, and the next firing tries again.
+    """
+    # Imported here: only this trigger needs Spark.
+    from headrace.functions.run_tracking.summaries.refresh import refresh
 
     steps = refresh(context.spark, context.user_data.engine, context.user_data.summaries)
     context.logger.debug_with("summed up", steps=steps)

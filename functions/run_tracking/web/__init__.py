@@ -1,1 +1,1 @@
-"""The page."""
+"""Files of the page."""

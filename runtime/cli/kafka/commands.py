@@ -13,8 +13,8 @@ from headrace.runtime.cli.kafka.groups import groups, lag, seek
 from headrace.runtime.cli.kafka.options import broker_options
 from headrace.runtime.cli.records.columns import Columns, show_columns
 from headrace.runtime.cli.records.formats import json_line, line_of_json, text_line
-from headrace.runtime.cli.records.lines import keyed_line, made_up, paced, record_options, stdin_batches
-from headrace.runtime.cli.records.options import as_json_option
+from headrace.runtime.cli.records.lines import keyed_line, made_up, paced, stdin_batches
+from headrace.runtime.cli.records.options import as_json_option, record_options
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
 from headrace.runtime.errors import BrokerError, UsageError
@@ -47,6 +47,7 @@ def kafka() -> None:
     client.quiet_client()
 
 
+# These three have a module of their own.
 kafka.add_command(groups)
 kafka.add_command(lag)
 kafka.add_command(seek)
@@ -105,6 +106,7 @@ def produce(  # noqa: PLR0913, PLR0917 one parameter per option
     With --json lines are records as `consume --json` prints them, and keep their partition.
     """
     understood = keyed_line if keyed else line_of_json if as_json else RecordToSend
+    # Made-up records need no stdin, which may be a terminal.
     batches = made_up(count, size, rate) if count else stdin_batches(understood)
     began = time.monotonic()
     sent = asyncio.run(client.produce(brokers, topic, partition, paced(batches, rate), count))
@@ -147,6 +149,7 @@ def consume(  # noqa: PLR0913, PLR0917  # one for each option
 
 
 def _ends(offsets: Sequence[int]) -> str:
+    # A topic may have thousands of partitions.
     more = f" and {len(offsets) - _MANY_PARTITIONS} more" if len(offsets) > _MANY_PARTITIONS else ""
     return " ".join(map(str, offsets[:_MANY_PARTITIONS])) + more
 
@@ -163,5 +166,6 @@ async def _up(broker: EmbeddedKafka, topics: dict[str, int], data: Path | None, 
             seconds = time.monotonic() - began
             click.echo(f"Apache Kafka {KAFKA_VERSION} at {broker.bootstrap} ({seconds:.1f} s)")
             click.echo(f"{kept}; Ctrl-C stops it")
-        said = await broker.wait()
-        raise BrokerError(f"the broker at {broker.bootstrap} ended by itself: {said}")
+        # Ctrl-C cancels this wait: only a broker that ends by itself gets past it.
+        why = await broker.wait()
+        raise BrokerError(f"the broker at {broker.bootstrap} ended by itself: {why}")

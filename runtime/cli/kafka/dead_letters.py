@@ -1,4 +1,4 @@
-"""`headrace deadletters`: what failed for good, looked at and sent back."""
+"""`headrace deadletters`: records that failed for good, listed, shown and sent back."""
 
 import asyncio
 import json
@@ -22,73 +22,11 @@ from headrace.runtime.kafka.dead_letter_replay import Replay, replaying
 from headrace.runtime.partitions.offsets.failure_text import in_one_line
 
 _HEX_WIDTH = 32
-
-
-def _letter_json(letter: DeadLetter) -> str:
-    """Timestamps in ms since the epoch; key, body and headers as `headrace kafka consume --json` has them."""
-    record, source = letter.record, letter.provenance
-    line: dict[str, Any] = {"partition": record.partition, "offset": record.offset}
-    line |= {"timestamp": record.timestamp, "key": readable(record.key), "body": readable(record.value)}
-    line["headers"] = [[name, readable(value)] for name, value in letter.headers]
-    return json.dumps(line | {"provenance": source and asdict(source)})
-
-
-def _letter_row(letter: DeadLetter) -> tuple[str, str, str, str, str]:
-    """Place, time, source, attempts, the line of the error that names it."""
-    source = letter.provenance
-    when = _time(letter.record.timestamp)
-    if source is None:
-        return letter.place, when, "-", "-", "(it doesn't say where it comes from)"
-    origin = f"{source.topic}/{source.partition}/{source.offset}"
-    return letter.place, when, printable(origin), str(source.attempts), printable(in_one_line(source.error))
-
-
-def _letter_lines(letter: DeadLetter) -> Iterator[str]:
-    """All lines that there are to one record."""
-    record, source = letter.record, letter.provenance
-    yield f"record    {letter.place}"
-    yield f"time      {_time(record.timestamp)}"
-    if source is not None:
-        yield f"source    {printable(source.topic)}/{source.partition}/{source.offset}"
-        yield f"function  {printable(source.function)}"
-        yield f"attempts  {source.attempts}"
-        yield "error:"
-        yield from (f"    {printable(line)}" for line in source.error.splitlines())
-    for name, value in letter.headers:
-        yield from _block(f"header {printable(name)}", value)
-    yield from _block("key", record.key)
-    yield from _block("body", record.value)
-
-
-def _block(title: str, data: bytes | None) -> Iterator[str]:
-    """Text where it is some, else hex."""
-    if data is None:
-        yield f"{title}: none"
-        return
-    yield f"{title}: {len(data)} bytes"
-    try:
-        lines = data.decode().splitlines()
-    except UnicodeDecodeError:
-        lines = []
-    if not all(line.replace("\t", " ").isprintable() for line in lines) or (data and not lines):
-        lines = [data[at : at + _HEX_WIDTH].hex(" ", 2) for at in range(0, len(data), _HEX_WIDTH)]
-    yield from (f"    {line}" for line in lines)
-
-
-def _time(timestamp: int) -> str:
-    if timestamp < 0:
-        return "-"
-    try:
-        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(" ", "milliseconds")[:-6] + "Z"
-    except (ValueError, OverflowError, OSError):  # producers may write any number
-        return f"{timestamp} ms"
-
-
 _PLACE = re.compile(r"([0-9]{1,9})/([0-9]{1,18})")
 
 
 class PartitionOffsetType(click.ParamType[PartitionOffset]):
-    """PARTITION/OFFSET in the dead-letter topic, as in 0/12."""
+    """Parameter PARTITION/OFFSET: a place in the dead-letter topic, as in 0/12."""
 
     name = "partition/offset"
 
@@ -126,7 +64,7 @@ def list_letters(topic: str, brokers: BrokerAccess, limit: int, as_json: bool) -
         )
     else:
         click.echo(f"{topic} is empty")
-    if total > len(letters) == limit:
+    if total > len(letters) == limit:  # stderr: stdout is for the records alone
         click.echo(f"the newest {limit} of {total}; --limit shows more", err=True)
 
 
@@ -178,7 +116,9 @@ def replay(  # noqa: PLR0913  # a parameter per option
     """
     if take_all == bool(places):
         raise click.UsageError("say which records: PARTITION/OFFSET, as `list` shows them, or --all")
-    asyncio.run(_replay(brokers, topic, places, replaying(brokers, sources, to), keeps=keep_timestamps))
+    asyncio.run(
+        _replay(brokers, topic, places, replaying(brokers, sources, to), keeps_timestamps=keep_timestamps)
+    )
 
 
 async def _newest(brokers: BrokerAccess, topic: str, limit: int) -> tuple[list[DeadLetter], int]:
@@ -197,13 +137,14 @@ async def _replay(
     places: Sequence[PartitionOffset],
     starting: AbstractAsyncContextManager[Replay],
     *,
-    keeps: bool,
+    keeps_timestamps: bool,
 ) -> None:
     counts = {True: 0, False: 0}
     async with opened(brokers, topic) as found:
-        letters = [await found.get(place) for place in dict.fromkeys(places)]
+        letters = [await found.get(place) for place in dict.fromkeys(places)]  # each once
         async with starting as replay:
-            if keeps:
+            # All are checked before any is written: a replay that is refused has changed nothing.
+            if keeps_timestamps:
                 async for letter in _chosen(found, letters):
                     await replay.check(letter)
             try:
@@ -216,9 +157,72 @@ async def _replay(
 
 
 async def _chosen(topic: DeadLetterTopic, letters: Sequence[DeadLetter]) -> AsyncIterator[DeadLetter]:
-    """Those, or all that there are, each partition in order."""
+    """Yield the chosen records, or all of the topic, each partition in order."""
     for letter in letters:
         yield letter
     for partition, (first, end) in topic.bounds.items() if not letters else ():
         async for letter in topic.read(partition, first, end):
             yield letter
+
+
+def _letter_json(letter: DeadLetter) -> str:
+    """Return a dead letter as one line of JSON.
+
+    Timestamps are ms since the epoch; key, body and headers are as in `headrace kafka consume --json`.
+    """
+    record, source = letter.record, letter.provenance
+    line: dict[str, Any] = {"partition": record.partition, "offset": record.offset}
+    line |= {"timestamp": record.timestamp, "key": readable(record.key), "body": readable(record.value)}
+    line["headers"] = [[name, readable(value)] for name, value in letter.headers]
+    return json.dumps(line | {"provenance": source and asdict(source)})
+
+
+def _letter_row(letter: DeadLetter) -> tuple[str, str, str, str, str]:
+    """Return the cells of a dead letter: place, time, source, attempts, the error's line that names it."""
+    source = letter.provenance
+    when = _time(letter.record.timestamp)
+    if source is None:
+        return letter.place, when, "-", "-", "(it doesn't say where it comes from)"
+    origin = f"{source.topic}/{source.partition}/{source.offset}"
+    return letter.place, when, printable(origin), str(source.attempts), printable(in_one_line(source.error))
+
+
+def _letter_lines(letter: DeadLetter) -> Iterator[str]:
+    """Yield the lines that show all of a dead letter."""
+    record, source = letter.record, letter.provenance
+    yield f"record    {letter.place}"
+    yield f"time      {_time(record.timestamp)}"
+    if source is not None:
+        yield f"source    {printable(source.topic)}/{source.partition}/{source.offset}"
+        yield f"function  {printable(source.function)}"
+        yield f"attempts  {source.attempts}"
+        yield "error:"
+        yield from (f"    {printable(line)}" for line in source.error.splitlines())
+    for name, value in letter.headers:
+        yield from _block(f"header {printable(name)}", value)
+    yield from _block("key", record.key)
+    yield from _block("body", record.value)
+
+
+def _block(title: str, data: bytes | None) -> Iterator[str]:
+    """Yield a title and the data: as text where it is some, else in hex."""
+    if data is None:
+        yield f"{title}: none"
+        return
+    yield f"{title}: {len(data)} bytes"
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError:
+        lines = []
+    if not all(line.replace("\t", " ").isprintable() for line in lines) or (data and not lines):
+        lines = [data[at : at + _HEX_WIDTH].hex(" ", 2) for at in range(0, len(data), _HEX_WIDTH)]
+    yield from (f"    {line}" for line in lines)
+
+
+def _time(timestamp: int) -> str:
+    if timestamp < 0:
+        return "-"
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(" ", "milliseconds")[:-6] + "Z"
+    except (ValueError, OverflowError, OSError):  # producers may write any number
+        return f"{timestamp} ms"

@@ -19,11 +19,12 @@ from headrace.runtime.kafka import groups as consumer_groups
 from headrace.runtime.kafka import seek as group_seek
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.groups import ConsumerGroup, PartitionLag
+from headrace.runtime.kafka.names import TOPIC_NAME_PATTERN
 from headrace.runtime.kafka.seek import Target, TopicOrPartition
 from headrace.runtime.partitions.key import describe_partitions
 from headrace.runtime.processor.stopping import until_signal
 
-_PLACE = re.compile(r"([A-Za-z0-9._-]{1,249})(?:/([0-9]{1,9}))?")
+_PLACE = re.compile(rf"({TOPIC_NAME_PATTERN})(?:/([0-9]{{1,9}}))?")
 _OFFSET = re.compile(r"[0-9]{1,18}")
 _ENDS: dict[str, Target] = {"earliest": "earliest", "latest": "latest"}
 
@@ -50,8 +51,8 @@ class SeekTarget(click.ParamType[Target]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
         target = _target(str(value))
         if target is None:
-            wanted = "earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z"
-            self.fail(f"{value!r} is none of {wanted}", param, ctx)
+            expected = "earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z"
+            self.fail(f"{value!r} is none of {expected}", param, ctx)
         return target
 
 
@@ -63,7 +64,7 @@ def _target(text: str) -> Target | None:
     try:
         time = datetime.fromisoformat(text)
         time = time if time.tzinfo else time.replace(tzinfo=UTC)
-        return time if time.timestamp() >= 0 else None
+        return time if time.timestamp() >= 0 else None  # Kafka's timestamps begin in 1970
     except (ValueError, OverflowError):
         return None
 
@@ -98,7 +99,7 @@ def lag(  # noqa: PLR0913  # one for each option
     if is_watched and as_json:
         raise UsageError("--watch is for people, and --json says it once: give one of them")
     if is_watched:
-        until_signal(watch(partial(_look, brokers, group), interval, count))
+        until_signal(watch(partial(_fetch, brokers, group), interval, count))
         return
     found, partitions = asyncio.run(consumer_groups.read_lag(brokers, group))
     if as_json:
@@ -142,7 +143,7 @@ def seek(
     show_columns(Columns(("topic", "partition", "before", "after"), rows))
 
 
-async def _look(brokers: BrokerAccess, name: str) -> View:
+async def _fetch(brokers: BrokerAccess, name: str) -> View:
     group, partitions = await consumer_groups.read_lag(brokers, name)
     return View(_lag_columns(partitions), _describe(group, partitions))
 
@@ -159,5 +160,5 @@ def _describe(group: ConsumerGroup, partitions: Sequence[PartitionLag]) -> str:
 def _lag_columns(partitions: Sequence[PartitionLag]) -> Columns:
     heads = ("topic", "partition", "committed", "end", "lag", "member")
     numbers = [map(shown, (it.partition, it.committed, it.end, it.lag)) for it in partitions]
-    rows = [(it.topic, *said, it.client or "-") for it, said in zip(partitions, numbers, strict=True)]
+    rows = [(it.topic, *cells, it.client or "-") for it, cells in zip(partitions, numbers, strict=True)]
     return Columns(heads, rows)

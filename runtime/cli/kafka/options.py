@@ -1,4 +1,4 @@
-"""The options of all commands that talk to a broker: where it is, how to get in, and what to print."""
+"""Options of all commands that talk to a broker: where it is, how to get in, and what to print."""
 
 import functools
 import os
@@ -75,7 +75,7 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
         tls, sign_in = _Tls(**_taken(_Tls, given)), _SignIn(**_taken(_SignIn, given))
         command(brokers=BrokerAccess(_addresses(brokers), tls.checked(), sign_in.checked()), **given)
 
-    for option in reversed(_OPTIONS):
+    for option in reversed(_OPTIONS):  # decorators apply from the last to the first
         with_access = option(with_access)
     return with_access
 
@@ -93,7 +93,7 @@ def _taken(options: type[Any], given: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Tls:
-    """The options that are about it."""
+    """The options about TLS."""
 
     tls: bool
     tls_ca: Path | None
@@ -101,19 +101,20 @@ class _Tls:
     tls_key: Path | None
 
     def checked(self) -> Tls | None:
-        """Raises UsageError where a file is of no use: before anybody is asked."""
+        """Return the settings for TLS. Raises UsageError for a file of no use: before anybody is asked."""
         if self.tls_key is not None and self.tls_cert is None:
             raise UsageError("--tls-key needs --tls-cert, the certificate that it belongs to")
         if not (self.tls or self.tls_ca or self.tls_cert):
             return None
+        # One PEM file may hold both the certificate and its key.
         certificate = _read("--tls-cert", self.tls_cert)
         key = _read("--tls-key", self.tls_key) if self.tls_key else certificate
         tls = Tls(_read("--tls-ca", self.tls_ca), key, certificate)
         try:
-            tls.context()
+            tls.context()  # made only to see whether the files are of use
         except TlsError as error:
             given = f"--tls-ca {self.tls_ca}"
-            if error.part == "pair":
+            if error.part == "pair":  # certificate and key, which have to fit each other
                 given = f"--tls-key {self.tls_key}" if self.tls_key else f"--tls-cert {self.tls_cert}"
             raise UsageError(f"{given} {error}; expected a file in PEM") from None
         return tls
@@ -121,7 +122,7 @@ class _Tls:
 
 @dataclass(frozen=True, slots=True)
 class _SignIn:
-    """The options that are about it."""
+    """The options about signing in."""
 
     user: str
     sasl_mechanism: str
@@ -129,9 +130,10 @@ class _SignIn:
     token_scopes: tuple[str, ...]
 
     def checked(self) -> SignIn | OauthSignIn | None:
-        """Raises UsageError where something is missing."""
+        """Return the sign-in. Raises UsageError where something is missing."""
         if not self.user:
             return None
+        # Never an option: everybody on the machine can read command lines.
         password = os.environ.get(PASSWORD)
         if not password:
             raise UsageError(f"--user {self.user} signs in with a password: put it into {PASSWORD}")

@@ -24,14 +24,17 @@ class Columns:
     rows: Sequence[Sequence[str]]
 
     def table(self) -> Table:
-        """For a terminal."""
+        """Return the rows as rich's table, for a terminal."""
         table = Table(*self.heads)
         for row in self.rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))  # as text: [brackets] are no markup
+            table.add_row(*(Text(printable(cell)) for cell in row))  # as Text, [brackets] are no markup
         return table
 
     def lines(self, widths: list[int]) -> Iterator[str]:
-        """The heads, then the rows. Nothing is cut: `widths` grow to what the columns need."""
+        """Yield the heads, then the rows, in aligned columns.
+
+        No cell is cut: `widths` grow to what the columns need.
+        """
         cells = [list(self.heads), *(list(map(printable, row)) for row in self.rows)]
         needed = [max(map(len, column)) for column in zip(*cells, strict=True)]
         widths[:] = map(max, widths or needed, needed)
@@ -40,13 +43,13 @@ class Columns:
 
 
 def shown(number: int | None) -> str:
-    """In a cell."""
+    """Return a number as the text of a cell; - for None."""
     return "-" if number is None else str(number)
 
 
 def show_columns(columns: Columns) -> None:
-    """Once."""
-    if sys.stdout.isatty():
+    """Print the rows once."""
+    if sys.stdout.isatty():  # else a program reads: no borders, and nothing is cut
         Console().print(columns.table())
     else:
         click.echo("\n".join(columns.lines([])))
@@ -54,27 +57,30 @@ def show_columns(columns: Columns) -> None:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What there is to see now. The line below is for terminals alone."""
+    """Rows as they are now, and a line below them that only terminals show."""
 
     columns: Columns
     below: str = ""
 
 
-async def watch(look: Callable[[], Awaitable[View]], seconds: float, count: int | None) -> None:
-    """Show what `look` finds, so many times or until cancelled: redrawn on a terminal, appended in a pipe."""
+async def watch(fetch: Callable[[], Awaitable[View]], seconds: float, count: int | None) -> None:
+    """Show a view again and again: redrawn on a terminal, appended in a pipe.
+
+    `fetch` is called every so many `seconds`, `count` times or until this is cancelled.
+    """
     if sys.stdout.isatty():
         with Live(auto_refresh=False) as live:
-            await _each(look, lambda view: live.update(_drawn(view), refresh=True), seconds, count)
+            await _each(fetch, lambda view: live.update(_drawn(view), refresh=True), seconds, count)
     else:
-        await _each(look, _Appended().show, seconds, count)
+        await _each(fetch, _Appended().show, seconds, count)
 
 
 async def _each(
-    look: Callable[[], Awaitable[View]], show: Callable[[View], None], seconds: float, count: int | None
+    fetch: Callable[[], Awaitable[View]], show: Callable[[View], None], seconds: float, count: int | None
 ) -> None:
     for number in range(count) if count else itertools.count():
-        await asyncio.sleep(seconds if number else 0)
-        show(await look())
+        await asyncio.sleep(seconds if number else 0)  # the first view is shown at once
+        show(await fetch())
 
 
 def _drawn(view: View) -> Group:
@@ -83,13 +89,13 @@ def _drawn(view: View) -> Group:
 
 @dataclass(slots=True)
 class _Appended:
-    """Heads once, then rows that begin with the time."""
+    """Rows for a pipe: heads once, then rows that begin with the time."""
 
     _widths: list[int] = field(default_factory=list)
 
     def show(self, view: View) -> None:
         now = datetime.now().astimezone().isoformat(timespec="seconds")
-        is_first = not self._widths
+        is_first = not self._widths  # which only grow: later rows stand below the heads of the first ones
         timed = Columns(["time", *view.columns.heads], [[now, *row] for row in view.columns.rows])
         heads, *rows = timed.lines(self._widths)
         for line in [heads, *rows] if is_first else rows:

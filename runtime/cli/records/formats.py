@@ -1,4 +1,4 @@
-"""How a record is shown to people, and to programs."""
+"""Text and JSON forms of a record, for people and for programs."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ from headrace.runtime.kafka.client import RecordToSend
 
 
 def text_line(record: Any) -> str:
-    """One line, whatever is in it."""
+    """Return a record as one line for people, whatever is in it."""
     key, value = (
         "-" if data is None else printable(data.decode(errors="backslashreplace"))
         for data in (record.key, record.value)
@@ -18,6 +18,7 @@ def text_line(record: Any) -> str:
 
 
 def json_line(record: Any) -> str:
+    """Return a record as one line of JSON for programs."""
     return json.dumps(
         {
             "topic": record.topic,
@@ -32,37 +33,37 @@ def json_line(record: Any) -> str:
 
 
 def line_of_json(line: bytes) -> RecordToSend:
-    """The record that `json_line`, or that of a dead letter, made it of: not its topic and offset.
+    """Parse a line of `json_line`, or of a dead letter's JSON, but for its topic and offset.
 
     Raises ValueError.
     """
     try:
-        said = json.loads(line)
+        fields = json.loads(line)
         return RecordToSend(
-            _bytes(said["value"] if "value" in said else said["body"]),
-            _bytes(said.get("key")),
-            [(str(name), _bytes(value)) for name, value in said.get("headers", ())],
-            _number(said.get("timestamp")),
-            _number(said.get("partition")),
+            _bytes(fields["value"] if "value" in fields else fields["body"]),  # a dead letter has a body
+            _bytes(fields.get("key")),
+            [(str(name), _bytes(value)) for name, value in fields.get("headers", ())],
+            _number(fields.get("timestamp")),
+            _number(fields.get("partition")),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ValueError("is no record as `headrace kafka consume --json` prints it") from None
 
 
-def _bytes(said: Any) -> bytes | None:
-    if said is None:
+def _bytes(value: Any) -> bytes | None:
+    if value is None:
         return None
-    return base64.b64decode(said["base64"], validate=True) if isinstance(said, dict) else said.encode()
+    return base64.b64decode(value["base64"], validate=True) if isinstance(value, dict) else value.encode()
 
 
-def _number(said: Any) -> int | None:
-    if said is not None and (type(said) is not int or said < 0):
-        raise ValueError(said)
-    return said
+def _number(value: Any) -> int | None:
+    if value is not None and (type(value) is not int or value < 0):  # true is an int for isinstance
+        raise ValueError(value)
+    return value
 
 
 def readable(data: bytes | None) -> str | dict[str, str] | None:
-    """Text where it is UTF-8; else {"base64": ...}, which no text can be mistaken for."""
+    """Return text where it is UTF-8; else {"base64": ...}, which no text can be mistaken for."""
     if data is None:
         return None
     try:

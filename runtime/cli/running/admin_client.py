@@ -1,4 +1,4 @@
-"""How commands reach the admin server of a running function."""
+"""Access of commands to the admin server of a running function: its options, token and requests."""
 
 import json
 from typing import Any, Literal
@@ -9,13 +9,13 @@ import click
 
 from headrace.runtime.admin.token import TOKEN_VARIABLE, checked_token, find_token, token_header
 from headrace.runtime.errors import HeadraceError, UsageError, printable
-from headrace.runtime.web.addresses import is_loopback, reachable
+from headrace.runtime.web.addresses import host_in_url, is_loopback
 
 _ANSWER_SECONDS = 30.0
 
 
 def _checked_url(_context: click.Context, _option: click.Parameter, admin: str) -> str:
-    """Without a slash at its end. Raises UsageError."""
+    """Return the URL without a slash at its end. Raises UsageError."""
     try:
         url = urlsplit(admin)
         is_url = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
@@ -40,14 +40,14 @@ admin_option = click.option(
 )
 
 
-def problem_of(told: Any) -> str:
-    """Why an admin server hasn't done what it was asked, in one line; empty where it doesn't say."""
-    problem = told.get("problem") if isinstance(told, dict) else None
+def problem_of(answer: Any) -> str:
+    """Return why an admin server hasn't done what it was asked, in one line; "" where it doesn't say."""
+    problem = answer.get("problem") if isinstance(answer, dict) else None
     return printable(str(problem)) if problem else ""
 
 
-def somebody_else(admin: str) -> HeadraceError:
-    """What answers there says what an admin server doesn't."""
+def not_an_admin_server(admin: str) -> HeadraceError:
+    """Return the error for an answer that no admin server gives."""
     return HeadraceError(
         f"what answers at {admin} is no admin server of a running function: --admin names another one"
     )
@@ -56,7 +56,10 @@ def somebody_else(admin: str) -> HeadraceError:
 async def ask_admin(
     admin: str, method: Literal["GET", "POST"], path: str, headers: dict[str, str] | None = None
 ) -> tuple[int, Any]:
-    """The HTTP status, and what the JSON of the body is. Raises HeadraceError where there are none."""
+    """Ask an admin server; return the HTTP status and the parsed JSON body.
+
+    Raises HeadraceError where nobody answers, or the body is no JSON.
+    """
     timeout = aiohttp.ClientTimeout(_ANSWER_SECONDS)
     body: dict[str, str] | None = {} if method == "POST" else None
     try:
@@ -66,6 +69,7 @@ async def ask_admin(
                 method, admin + path, json=body, headers=headers, allow_redirects=False
             ) as response,
         ):
+            # An admin server says everything in JSON, a proxy in front of it seldom does.
             if response.status == 401 and response.content_type != "application/json":
                 raise UsageError(
                     f"{admin} asks for a sign-in that is none of Headrace's: a proxy's? --admin takes "
@@ -80,7 +84,7 @@ async def ask_admin(
             "`headrace run` logs the address; --admin or HEADRACE_ADMIN names another one"
         ) from None
     except (aiohttp.ClientError, ValueError, RecursionError):
-        raise somebody_else(admin) from None
+        raise not_an_admin_server(admin) from None
 
 
 class NoSuchFunctionError(HeadraceError):
@@ -90,16 +94,16 @@ class NoSuchFunctionError(HeadraceError):
 
 
 async def function_url(admin: str, name: str) -> str:
-    """Where a running function's http trigger listens, to be asked from here. Raises HeadraceError."""
-    status, told = await ask_admin(admin, "GET", "/api/status")
+    """Return the URL of a running function's http trigger, to be called from here. Raises HeadraceError."""
+    status, answer = await ask_admin(admin, "GET", "/api/status")
     try:
-        functions = [printable(str(function)) for function in told["functions"]]
-        rows = [row for replica in told["replicas"] for row in replica["triggers"]]
+        functions = [printable(str(function)) for function in answer["functions"]]
+        rows = [row for replica in answer["replicas"] for row in replica["triggers"]]
         urls = {printable(str(row["function"])): row["url"] for row in rows if "url" in row}
     except (KeyError, TypeError):
-        raise somebody_else(admin) from None
+        raise not_an_admin_server(admin) from None
     if status != 200:
-        raise somebody_else(admin)
+        raise not_an_admin_server(admin)
     if name not in urls:
         raise _not_there(admin, name, functions, sorted(urls), is_starting=not rows)
     if urls[name] is None:
@@ -119,23 +123,26 @@ def _not_there(
 
 
 def _from_here(name: str, url: str, admin: str) -> str:
-    """What listens on all addresses is asked where the admin server is. Raises HeadraceError."""
+    """Return where the function is reached from here: where it listens everywhere, at the admin's host.
+
+    Raises HeadraceError.
+    """
     try:
         listening = urlsplit(url)
         host, port = listening.hostname, listening.port
     except ValueError:
         host = port = None
     if host is None or port is None:
-        raise somebody_else(admin)
-    asked = urlsplit(admin).hostname or ""
-    if is_loopback(asked):
-        return f"http://{reachable(host)}:{port}"
+        raise not_an_admin_server(admin)
+    admin_host = urlsplit(admin).hostname or ""
+    if is_loopback(admin_host):  # the function runs on this machine
+        return f"http://{host_in_url(host)}:{port}"
     if is_loopback(host):
         raise HeadraceError(
             f"function {name} listens at {url}, which only its own machine can reach: call it there, or "
             "give its http trigger host: 0.0.0.0"
         )
-    return f"http://{reachable(host, everywhere=asked)}:{port}"
+    return f"http://{host_in_url(host, everywhere=admin_host)}:{port}"
 
 
 token_option = click.option(
@@ -148,11 +155,11 @@ token_option = click.option(
 )
 
 
-def signed(admin: str, token: str) -> dict[str, str]:
-    """Headers with the token given, else this user's own. Raises UsageError for what is none."""
+def auth_headers(admin: str, token: str) -> dict[str, str]:
+    """Return headers with the token given, else this user's own. Raises UsageError for what is no token."""
     return token_header(checked_token(token.strip(), "--admin-token") or _own_token(admin))
 
 
 def _own_token(admin: str) -> str:
-    """What this user's run keeps in a file; never for another machine."""
+    """Return the token that this user's run keeps in a file; "" for another machine."""
     return find_token(admin) if is_loopback(urlsplit(admin).hostname or "") else ""

@@ -1,4 +1,4 @@
-"""`headrace invoke`: one event for a running function, over its http trigger, and what it answers."""
+"""`headrace invoke`: one event for a running function, over its http trigger, and the answer."""
 
 import asyncio
 import json
@@ -24,21 +24,21 @@ _MOST_HEAD_BYTES = 1 << 20
 
 
 class Header(click.ParamType[tuple[str, str]]):
-    """NAME:VALUE, as in X-Who:Ada."""
+    """Parameter NAME:VALUE, as in X-Who:Ada."""
 
     name = "name:value"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
-        name, colon, said = str(value).partition(":")
-        if not colon or not _TOKEN.fullmatch(name) or not said.replace("\t", " ").isprintable():
+        name, colon, content = str(value).partition(":")
+        if not colon or not _TOKEN.fullmatch(name) or not content.replace("\t", " ").isprintable():
             self.fail(f"{value!r} is not NAME:VALUE, as in X-Who:Ada", param, ctx)
-        return name, said.strip()
+        return name, content.strip()
 
 
 class Method(click.ParamType[str]):
-    """One of HTTP's, or a handler's own."""
+    """Parameter: a method of HTTP, or a handler's own."""
 
     name = "method"
 
@@ -49,7 +49,7 @@ class Method(click.ParamType[str]):
 
 
 class Seconds(click.ParamType[float]):
-    """A duration as function.yaml has it."""
+    """Parameter: a duration as function.yaml has it."""
 
     name = "duration"
 
@@ -65,7 +65,7 @@ class Seconds(click.ParamType[float]):
 
 @dataclass(frozen=True, slots=True)
 class InvokeRequest:
-    """What goes out. `path` may have a query."""
+    """The request that is sent. `path` may have a query."""
 
     method: str
     path: str
@@ -76,7 +76,7 @@ class InvokeRequest:
 
 @dataclass(frozen=True, slots=True)
 class InvokeAnswer:
-    """What came back, whole."""
+    """The whole answer that came back."""
 
     status: int
     reason: str
@@ -118,7 +118,7 @@ def invoke(name: str, admin: str, *, raw: bool, **event: Any) -> None:
     """
     answer = asyncio.run(_call(name, admin, _request(**event), is_raw=raw))
     shown = answer.body if raw else "".join(f"{line}\n" for line in _shown(answer)).encode()
-    click.echo(shown, nl=False)  # bytes go out as they are
+    click.echo(shown, nl=False)  # bytes are written as they are, in whatever encoding
     if answer.status >= 400:
         sys.exit(_FAILED)
 
@@ -133,14 +133,15 @@ def _request(  # noqa: PLR0913  # one for each option
     header: Sequence[tuple[str, str]],
     timeout: float,
 ) -> InvokeRequest:
-    """Raises UsageError."""
-    sent = _body(body, body_file)
+    """Make the request of the options. Raises UsageError."""
+    content = _body(body, body_file)
     has_type = any(given.lower() == "content-type" for given, _ in header)
     if content_type is not None and not content_type.isprintable():
         raise UsageError(f"--content-type has {content_type!r}, which HTTP can't say")
-    said = content_type if sent is None or has_type else content_type or _type_of(sent)
-    headers = [*header, *([("Content-Type", said)] if said else [])]
-    return InvokeRequest(method or ("GET" if sent is None else "POST"), path, headers, sent, timeout)
+    # A type is made up only for a body that comes without one.
+    type_sent = content_type if content is None or has_type else content_type or _type_of(content)
+    headers = [*header, *([("Content-Type", type_sent)] if type_sent else [])]
+    return InvokeRequest(method or ("GET" if content is None else "POST"), path, headers, content, timeout)
 
 
 def _body(text: str | None, file: str | None) -> bytes | None:
@@ -148,6 +149,7 @@ def _body(text: str | None, file: str | None) -> bytes | None:
         raise UsageError("--body and --body-file are two bodies; give one of them")
     if file is not None:
         return _read(file)
+    # Arguments that are no UTF-8 come as surrogates, and go out as the bytes that they were.
     return None if text is None else text.encode(errors="surrogateescape")
 
 
@@ -168,7 +170,7 @@ def _type_of(body: bytes) -> str:
 
 
 async def _call(name: str, admin: str, request: InvokeRequest, *, is_raw: bool) -> InvokeAnswer:
-    """Raises HeadraceError."""
+    """Send the request to the function. Raises HeadraceError."""
     address = await function_url(admin, name)
     try:
         url = URL(f"{address}/{request.path.removeprefix('/')}")
@@ -178,8 +180,9 @@ async def _call(name: str, admin: str, request: InvokeRequest, *, is_raw: bool) 
         async with (
             aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(request.timeout_seconds),
+                # The request is what its options say: aiohttp adds nothing to it.
                 skip_auto_headers=["Accept-Encoding", "Content-Type"],
-                auto_decompress=not is_raw,
+                auto_decompress=not is_raw,  # raw is byte for byte
                 max_line_size=_MOST_HEAD_BYTES,
                 max_field_size=_MOST_HEAD_BYTES,
             ) as session,
@@ -202,7 +205,7 @@ async def _call(name: str, admin: str, request: InvokeRequest, *, is_raw: bool) 
 
 
 def _shown(answer: InvokeAnswer) -> Iterator[str]:
-    """As nuctl prints it."""
+    """Yield the answer's lines, as nuctl prints them."""
     yield f"{answer.status} {printable(answer.reason)}".rstrip()
     yield from ("", "> Response headers:")
     yield from (f"{printable(name)} = {printable(value)}" for name, value in answer.headers)
@@ -210,11 +213,11 @@ def _shown(answer: InvokeAnswer) -> Iterator[str]:
 
 
 def _text(answer: InvokeAnswer) -> str:
-    """JSON laid out, if it says that it is."""
+    """Return the answer's body, laid out if it says that it is JSON, and is."""
     content_type = next((value for name, value in answer.headers if name.lower() == "content-type"), "")
     media = content_type.partition(";")[0].strip().lower()
     if media == "application/json" or media.endswith("+json"):
-        with suppress(ValueError, RecursionError):  # then it isn't
+        with suppress(ValueError, RecursionError):  # no JSON, whatever its type says: shown as text
             return json.dumps(json.loads(answer.body), indent=4, ensure_ascii=False)
     try:
         return answer.body.decode(answer.charset, errors="backslashreplace")
@@ -223,5 +226,5 @@ def _text(answer: InvokeAnswer) -> str:
 
 
 def _printable(line: str) -> str:
-    """What a terminal doesn't obey, but for tabs."""
+    """Return a line without what a terminal obeys, but for tabs."""
     return "\t".join(map(printable, line.split("\t")))

@@ -11,9 +11,9 @@ from headrace.runtime.admin.status_source import Action, NotHaltedError
 from headrace.runtime.cli.running.admin_client import (
     admin_option,
     ask_admin,
+    auth_headers,
+    not_an_admin_server,
     problem_of,
-    signed,
-    somebody_else,
     token_option,
 )
 from headrace.runtime.errors import HeadraceError, UsageError, printable
@@ -28,7 +28,7 @@ class UnknownPartitionError(HeadraceError):
 
 
 class TopicPartition(click.ParamType[tuple[str, int]]):
-    """TOPIC/PARTITION, as in orders/3."""
+    """Parameter TOPIC/PARTITION, as in orders/3."""
 
     name = "topic/partition"
 
@@ -75,13 +75,14 @@ def skip(place: tuple[str, int], admin: str, admin_token: str) -> None:
 def _act(admin: str, token: str, action: Action, place: tuple[str, int]) -> None:
     topic, number = place
     path = f"/api/partitions/{topic}/{number}/{action}"
-    status, answer = asyncio.run(ask_admin(admin, "POST", path, signed(admin, token)))
+    status, answer = asyncio.run(ask_admin(admin, "POST", path, auth_headers(admin, token)))
     try:
         done = list(map(str, answer["done"])) if status == 200 else []
     except (KeyError, TypeError):
-        raise somebody_else(admin) from None
+        raise not_an_admin_server(admin) from None
     if status != 200:
+        # Their exit codes tell scripts what is wrong.
         kinds = {401: UsageError, 404: UnknownPartitionError, 409: NotHaltedError}
-        raise kinds.get(status, HeadraceError)(problem_of(answer) or str(somebody_else(admin)))
+        raise kinds.get(status, HeadraceError)(problem_of(answer) or str(not_an_admin_server(admin)))
     for line in done:
         click.echo(printable(line))

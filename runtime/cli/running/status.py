@@ -1,4 +1,4 @@
-"""`headrace status`: one look at a run."""
+"""`headrace status`: the state of a run, printed once."""
 
 import asyncio
 import json
@@ -22,27 +22,27 @@ def status(admin: str, admin_token: str, as_json: bool) -> None:
 
     `headrace top` shows it again and again. Exit codes: 1 nobody answers, 2 a mistake in the command.
     """
-    told = asyncio.run(ask_json(admin, admin_token, "/api/status"))
+    answer = asyncio.run(ask_json(admin, admin_token, "/api/status"))
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(answer))  # as the admin server says it: programs know that form
         return
-    look = read_status(admin, told)
-    click.echo(printable(f"{', '.join(look.functions)}: {'not ready' if look.problems else 'ready'}"))
-    for line in (*look.problems, *_halted(look)):
+    run = read_status(admin, answer)
+    click.echo(printable(f"{', '.join(run.functions)}: {'not ready' if run.problems else 'ready'}"))
+    for line in (*run.problems, *_halted(run)):
         click.echo(f"  {printable(line)}")
-    for columns in (_triggers(look), _workers(look), _partitions(look)):
+    for columns in (_triggers(run), _workers(run), _partitions(run)):
         if columns.rows:
             click.echo()
             show_columns(columns)
 
 
-def _halted(look: RunStatus) -> Iterator[str]:
-    for partition in (it for _, it in look.partitions if it.is_stuck):
+def _halted(run: RunStatus) -> Iterator[str]:
+    for partition in (it for _, it in run.partitions if it.is_stuck):
         why = f" ({partition.reason})" if partition.reason else ""
         yield f"`headrace partition retry {partition.place}`, or skip, moves it on{why}"
 
 
-def _triggers(look: RunStatus) -> Columns:
+def _triggers(run: RunStatus) -> Columns:
     heads = [
         "replica",
         "trigger",
@@ -55,25 +55,25 @@ def _triggers(look: RunStatus) -> Columns:
         "called at",
     ]
     rows = []
-    for it in look.triggers:
+    for it in run.triggers:
         numbers = map(str, (it.in_flight, it.restarts, len(it.partitions), it.lag))
         rows.append((it.replica or "-", it.title, it.kind, it.ready, *numbers, it.url or "-"))
     return Columns(heads, rows)
 
 
-def _workers(look: RunStatus) -> Columns:
+def _workers(run: RunStatus) -> Columns:
     heads = ["replica", "trigger", "worker", "pid", "in flight", "restarts", "state", "is in"]
     rows = []
-    for trigger, it in look.workers:
+    for trigger, it in run.workers:
         numbers = map(shown, (it.index, it.pid, it.in_flight, it.restarts))
         rows.append((trigger.replica or "-", trigger.title, *numbers, it.state, it.running or "-"))
     return Columns(heads, rows)
 
 
-def _partitions(look: RunStatus) -> Columns:
+def _partitions(run: RunStatus) -> Columns:
     heads = ["replica", "trigger", "partition", "worker", "committed", "end", "lag", "in flight", "state"]
     rows = []
-    for trigger, it in look.partitions:
+    for trigger, it in run.partitions:
         numbers = map(shown, (it.committed, it.end, it.lag, it.in_flight))
         rows.append(
             (trigger.replica or "-", trigger.title, it.place, trigger.worker_of(it), *numbers, it.state)

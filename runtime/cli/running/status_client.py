@@ -1,10 +1,10 @@
-"""What a run says of itself at its admin server, read."""
+"""Status of a run, as a command reads it from the run's admin server."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.runtime.cli.running.admin_client import ask_admin, problem_of, signed, somebody_else
+from headrace.runtime.cli.running.admin_client import ask_admin, auth_headers, not_an_admin_server, problem_of
 from headrace.runtime.errors import HeadraceError
 
 
@@ -23,7 +23,7 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """`worker` is None where any may get its records, `reason` is empty without the token."""
+    """A partition. `worker` is None where any may get its records, `reason` is empty without the token."""
 
     place: str
     state: str
@@ -39,7 +39,7 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class TriggerRow:
-    """One trigger in one replica. `url` is where it is called, where it is."""
+    """A trigger in one replica. `url` is where it is called over HTTP; empty where it isn't."""
 
     replica: str
     title: str
@@ -50,7 +50,7 @@ class TriggerRow:
 
     @property
     def lag(self) -> int:
-        """Of all that it has."""
+        """Lag of all its partitions."""
         return sum(partition.lag for partition in self.partitions)
 
     @property
@@ -60,16 +60,16 @@ class TriggerRow:
 
     @property
     def restarts(self) -> int:
-        """Of its workers."""
+        """Restarts of its workers."""
         return sum(worker.restarts for worker in self.workers)
 
     @property
     def ready(self) -> str:
-        """How many of its workers are, of how many; a guest of other workers has none."""
+        """How many of its workers are ready, of how many; one that shares another's workers has none."""
         return f"{sum(worker.state == 'ready' for worker in self.workers)}/{len(self.workers)}"
 
     def worker_of(self, partition: PartitionRow) -> str:
-        """The one that gets its records, or those that have some now where any may get them."""
+        """Return the worker that gets the partition's records, or those that have some now where any may."""
         if partition.worker is not None:
             return str(partition.worker)
         return " ".join(str(it.index) for it in self.workers if partition.place in it.places) or "any"
@@ -77,7 +77,7 @@ class TriggerRow:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A run. `problems`: why it isn't ready, a line each."""
+    """Status of a run. `problems` says why it isn't ready, a line each."""
 
     functions: Sequence[str]
     problems: Sequence[str]
@@ -85,36 +85,37 @@ class RunStatus:
 
     @property
     def workers(self) -> Iterator[tuple[TriggerRow, WorkerRow]]:
-        """All of them, each with its trigger."""
+        """Every worker, with its trigger."""
         return ((trigger, worker) for trigger in self.triggers for worker in trigger.workers)
 
     @property
     def partitions(self) -> Iterator[tuple[TriggerRow, PartitionRow]]:
-        """All of them, each with its trigger."""
+        """Every partition, with its trigger."""
         return ((trigger, partition) for trigger in self.triggers for partition in trigger.partitions)
 
 
 async def ask_json(admin: str, token: str, path: str) -> Any:
-    """What the admin server answers. Raises HeadraceError."""
-    status, told = await ask_admin(admin, "GET", path, signed(admin, token))
+    """Return what the admin server answers to a GET. Raises HeadraceError."""
+    status, answer = await ask_admin(admin, "GET", path, auth_headers(admin, token))
     if status == 200:
-        return told
-    problem = problem_of(told)
-    raise HeadraceError(f"{admin}: {problem}") if problem else somebody_else(admin)
+        return answer
+    problem = problem_of(answer)
+    raise HeadraceError(f"{admin}: {problem}") if problem else not_an_admin_server(admin)
 
 
-def read_status(admin: str, told: Any) -> RunStatus:
-    """From the body of /api/status. Raises HeadraceError where it is something else."""
+def read_status(admin: str, answer: Any) -> RunStatus:
+    """Read the body of /api/status. Raises HeadraceError where it is something else."""
     try:
-        replicas = told["replicas"]
+        replicas = answer["replicas"]
         problems = [(it["name"], str(line)) for it in replicas for line in it["problems"]]
         return RunStatus(
-            list(map(str, told["functions"])),
+            list(map(str, answer["functions"])),
+            # A run has no replica until its embedded servers are there.
             [f"{name}: {line}" if name else line for name, line in problems] if replicas else ["starting"],
             [_trigger(it["name"], row) for it in replicas for row in it["triggers"]],
         )
     except (KeyError, TypeError, AttributeError):
-        raise somebody_else(admin) from None
+        raise not_an_admin_server(admin) from None
 
 
 def _trigger(replica: str, row: Any) -> TriggerRow:
@@ -155,14 +156,14 @@ def _partition(row: Any) -> PartitionRow:
     )
 
 
-def _int(told: Any) -> int:
-    if type(told) is not int:
-        raise TypeError(told)
-    return told
+def _int(answer: Any) -> int:
+    if type(answer) is not int:  # isinstance would take true for a number
+        raise TypeError(answer)
+    return answer
 
 
-def _int_or_none(told: Any) -> int | None:
-    return None if told is None else _int(told)
+def _int_or_none(answer: Any) -> int | None:
+    return None if answer is None else _int(answer)
 
 
 def _place(row: Any) -> str:

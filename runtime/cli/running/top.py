@@ -9,7 +9,7 @@ import click
 
 from headrace.runtime.cli.records.columns import Columns, View, watch
 from headrace.runtime.cli.records.options import watch_options
-from headrace.runtime.cli.running.admin_client import admin_option, somebody_else, token_option
+from headrace.runtime.cli.running.admin_client import admin_option, not_an_admin_server, token_option
 from headrace.runtime.cli.running.status_client import (
     PartitionRow,
     RunStatus,
@@ -23,7 +23,7 @@ _HEADS = ("replica", "trigger", "partition", "worker", "lag", "rate", "in flight
 _RATE_SAMPLES = 5  # a second apart, as on the admin server's page
 
 Place = tuple[str, str, str]
-"""Replica, trigger, partition."""
+"""Replica, trigger and partition of a row."""
 
 
 @click.command()
@@ -38,7 +38,7 @@ def top(admin: str, admin_token: str, interval: float, count: int | None) -> Non
 
     Exit codes: 1 nobody answers, or not any more, 2 a mistake in the command.
     """
-    until_signal(watch(_Top(admin, admin_token).look, interval, count))
+    until_signal(watch(_Top(admin, admin_token).fetch, interval, count))
 
 
 @dataclass(slots=True)
@@ -48,12 +48,12 @@ class _Top:
     _before: dict[Place, tuple[float, int]] = field(default_factory=dict)
     """When each partition was looked at last, seconds of a clock, and its lowest open offset then."""
 
-    async def look(self) -> View:
-        """Now. Raises HeadraceError."""
-        look = read_status(self.admin, await ask_json(self.admin, self.token, "/api/status"))
+    async def fetch(self) -> View:
+        """Return the rows as they are now. Raises HeadraceError."""
+        run = read_status(self.admin, await ask_json(self.admin, self.token, "/api/status"))
         handled = _handled_rates(self.admin, await ask_json(self.admin, self.token, "/api/recent"))
-        rows = [row for trigger in look.triggers for row in self._rows(trigger, handled)]
-        return View(Columns(_HEADS, rows), _summary(look))
+        rows = [row for trigger in run.triggers for row in self._rows(trigger, handled)]
+        return View(Columns(_HEADS, rows), _summary(run))
 
     def _rows(self, trigger: TriggerRow, handled: Mapping[tuple[str, str], str]) -> Iterator[Sequence[str]]:
         who = (trigger.replica or "-", trigger.title)
@@ -70,24 +70,25 @@ class _Top:
             f"{stuck} halted" if stuck else "-",
         )
         for it in sorted(trigger.partitions, key=lambda it: (not it.is_stuck, -it.lag)):
-            told = (str(it.lag), self._rate((*who, it.place), it.committable), str(it.in_flight))
-            yield *who, it.place, trigger.worker_of(it), *told, _restarts(trigger, it), it.state
+            cells = (str(it.lag), self._rate((*who, it.place), it.committable), str(it.in_flight))
+            yield *who, it.place, trigger.worker_of(it), *cells, _restarts(trigger, it), it.state
 
     def _rate(self, place: Place, committable: int) -> str:
-        """Since the last look."""
+        """Return the settled offsets a second since the last look."""
         now = time.monotonic()
         then, offset = self._before.get(place, (now, committable))
         self._before[place] = now, committable
+        # The offset moves back where records are delivered again.
         return f"{max(0, committable - offset) / (now - then):.0f}" if now > then else "-"
 
 
 def _restarts(trigger: TriggerRow, partition: PartitionRow) -> str:
-    """Of the one worker that it has, if it has one."""
+    """Return the restarts of the partition's one worker, - where any may get its records."""
     return next((str(it.restarts) for it in trigger.workers if it.index == partition.worker), "-")
 
 
 def _handled_rates(admin: str, recent: Any) -> dict[tuple[str, str], str]:
-    """Records a second, by replica and trigger; none before the first two samples."""
+    """Return records a second, by replica and trigger; - before the first two samples."""
     try:
         return {
             (replica["name"], f"{trigger['function']}/{trigger['name']}"): _handled_rate(trigger["samples"])
@@ -95,16 +96,17 @@ def _handled_rates(admin: str, recent: Any) -> dict[tuple[str, str], str]:
             for trigger in replica["triggers"]
         }
     except (KeyError, TypeError, ValueError):
-        raise somebody_else(admin) from None
+        raise not_an_admin_server(admin) from None
 
 
 def _handled_rate(samples: Sequence[tuple[float, int, int, int]]) -> str:
     if len(samples) < 2:
         return "-"
+    # A sample: when, the lag, how many events were handled in all, how many of them failed.
     (then, _, before, _), *_, (now, _, handled, _) = samples[-_RATE_SAMPLES - 1 :]
     return f"{(handled - before) / (now - then):.0f}" if now > then else "-"
 
 
-def _summary(look: RunStatus) -> str:
-    problems = "; ".join(look.problems) or "ready"
-    return f"{', '.join(look.functions)}: {problems}. Ctrl-C ends this"
+def _summary(run: RunStatus) -> str:
+    problems = "; ".join(run.problems) or "ready"
+    return f"{', '.join(run.functions)}: {problems}. Ctrl-C ends this"

@@ -16,8 +16,8 @@ from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.cli.try_record.outcome import as_json_text, as_lines, log_line
 from headrace.runtime.cli.try_record.record import RecordCoordinates, RecordParam, record_at, record_in_file
 from headrace.runtime.config.delivery_policy import DeliveryPolicy, FailurePolicy
-from headrace.runtime.config.function import FunctionSpec, TriggerSpec
-from headrace.runtime.config.trigger import CommandSettings
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.trigger import CommandSettings, TriggerSpec
 from headrace.runtime.errors import ConfigError, HandlerLoadError, UsageError
 from headrace.runtime.processes import PASSED_ON, picked
 from headrace.runtime.processor.loading import load_functions
@@ -75,12 +75,12 @@ def try_(  # noqa: PLR0913  # one for each option
     """
     if (record is None) == (place is None):
         raise UsageError("say which record: --record FILE, or --from TOPIC/PARTITION/OFFSET")
-    beside = command_settings_for_one_record(brokers, reads_kafka=place is not None)
-    subject = _subject(path, trigger, parse_overrides(set_texts, (path,)), beside)
-    given = _given(record, place, subject)
+    command = command_settings_for_one_record(brokers, reads_kafka=place is not None)
+    subject = _subject(path, trigger, parse_overrides(set_texts, (path,)), command)
+    tried = _record(record, place, subject)
     show = (lambda _: None) if as_json else (lambda line: click.echo(log_line(line)))
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # what the handler prints
-        result = _tried(subject, given, pass_env, show)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # stdout is for JSON, not for prints
+        result = _run_trial(subject, tried, pass_env, show)
     click.echo(as_json_text(result) if as_json else "\n".join(as_lines(result)))
     if result.failures:
         sys.exit(_FAILED)
@@ -88,7 +88,7 @@ def try_(  # noqa: PLR0913  # one for each option
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What is tried."""
+    """The function and the trigger that the record is tried on."""
 
     function: FunctionSpec
     trigger: TriggerSpec
@@ -96,10 +96,10 @@ class _Subject:
 
 
 def _subject(
-    path: Path, trigger: str | None, overrides: tuple[Override, ...], beside: CommandSettings
+    path: Path, trigger: str | None, overrides: tuple[Override, ...], command: CommandSettings
 ) -> _Subject:
-    """Raises ConfigError, UsageError."""
-    (loaded,) = load_functions([path], overrides, beside)
+    """Load the function and choose its trigger. Raises ConfigError, UsageError."""
+    (loaded,) = load_functions([path], overrides, command)
     if loaded.function is None:
         raise ConfigError(loaded.problems)
     streams = {it.name: it for it in loaded.function.triggers if it.is_stream}
@@ -113,8 +113,8 @@ def _subject(
     return _Subject(loaded.function, streams[name], policy_of(loaded.function, streams[name]))
 
 
-def _given(file: str | None, place: RecordCoordinates | None, subject: _Subject) -> Record | Range:
-    """Raises HeadraceError."""
+def _record(file: str | None, place: RecordCoordinates | None, subject: _Subject) -> Record | Range:
+    """Return the record, or the range with it. Raises HeadraceError."""
     if place is not None:
         return record_at(place, subject.trigger, is_range=subject.policy.is_ranges)
     if subject.policy.is_ranges:
@@ -122,10 +122,10 @@ def _given(file: str | None, place: RecordCoordinates | None, subject: _Subject)
     return record_in_file(file or "")
 
 
-def _tried(
-    subject: _Subject, given: Record | Range, pass_env: Sequence[str], show: Callable[[LogLine], None]
+def _run_trial(
+    subject: _Subject, tried: Record | Range, pass_env: Sequence[str], show: Callable[[LogLine], None]
 ) -> TrialResult:
-    """Raises HandlerLoadError."""
+    """Call the handler with the record, in this process. Raises HandlerLoadError."""
     function, logs = subject.function, list[LogLine]()
 
     def keep(line: LogLine) -> None:
@@ -134,9 +134,9 @@ def _tried(
 
     with _environment(function, pass_env), _spark(function) as spark, _code(function) as folder:
         start = worker_start(function, subject.trigger, subject.policy, spark)
-        # Decoded, alone, and with nobody who waits for an answer.
+        # The record is decoded already, alone, and nobody waits for an answer.
         start = replace(start, decoder="", decoder_options={}, max_concurrency=1, takes_acks=True)
-        trial = Trial([given], _once(subject.policy), start)
+        trial = Trial([tried], _once(subject.policy), start)
         load = partial(load_handler, folder, function.handler_module, function.handler_function)
         try:
             with kept_logs(keep, start.log_level):
@@ -148,6 +148,7 @@ def _tried(
 
 
 def _once(policy: DeliveryPolicy) -> DeliveryPolicy:
+    # The first failure is what the user wants to see; a retry would hide it.
     return replace(policy, failure=FailurePolicy(max_attempts=1))
 
 
@@ -155,17 +156,18 @@ def _without_others(context: Any) -> None:
     def refuse(name: str, *_: Any) -> Any:
         raise RuntimeError(f"call_function({name!r}): no other function runs under `headrace try`")
 
-    context.platform.calls = refuse
+    context.platform.calls = refuse  # in the place of the worker's way to other functions
 
 
 @contextmanager
 def _environment(function: FunctionSpec, pass_env: Sequence[str]) -> Iterator[None]:
-    """That of a worker."""
+    """Give this process the environment of a worker while the context lasts."""
     before = dict(os.environ)
-    theirs = {**picked(before, (*PASSED_ON, *pass_env)), **function.worker_env}
+    worker_environment = {**picked(before, (*PASSED_ON, *pass_env)), **function.worker_env}
     try:
+        # A handler may read any variable: it finds those of a worker, and no others.
         os.environ.clear()
-        os.environ.update(theirs)
+        os.environ.update(worker_environment)
         yield
     finally:
         os.environ.clear()
@@ -174,7 +176,7 @@ def _environment(function: FunctionSpec, pass_env: Sequence[str]) -> Iterator[No
 
 @contextmanager
 def _spark(function: FunctionSpec) -> Iterator[SparkLink | None]:
-    """The function's server: its remote one, or one of our own."""
+    """Yield a link to the function's Spark server: its remote one, or one of our own."""
     spec = function.spark
     if spec is None:
         yield None
@@ -187,11 +189,11 @@ def _spark(function: FunctionSpec) -> Iterator[SparkLink | None]:
 
 @contextmanager
 def _code(function: FunctionSpec) -> Iterator[Path]:
-    """The folder that its module is in, written out where function.yaml carries it."""
+    """Yield the folder that its module is in, written out where function.yaml carries it."""
     if not function.code:
         yield function.folder.resolve()
         return
-    with TemporaryDirectory(prefix="headrace-try-") as folder:
+    with TemporaryDirectory(prefix="headrace-try-") as folder:  # deleted once the handler has returned
         module = Path(folder).joinpath(*function.handler_module.split(".")).with_suffix(".py")
         module.parent.mkdir(parents=True, exist_ok=True)
         module.write_text(function.code, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What came of a record that was tried, for people and for programs."""
+"""Outcome of a record that was tried, for people and for programs."""
 
 import json
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ _MOST_SHOWN = 1000
 
 
 def log_line(line: LogLine) -> str:
-    """As it comes; what follows in a message stands indented."""
+    """Return a handler's log line; further lines of its message stand indented."""
     values = "".join(f"  {name}={value!r}" for name, value in line.values.items())
     message = printable_lines(line.message).replace("\n", "\n    ")
     return f"{line.level:8} {message}{printable(values)}"
 
 
 def as_lines(result: TrialResult) -> Iterator[str]:
-    """The outcome, then what there is besides."""
-    (outcome,) = result.outcomes
+    """Yield the outcome, then what the handler returned and produced."""
+    (outcome,) = result.outcomes  # of the one record
     did = "failed" if outcome.failure is not None else "ok"
     acked = "acked" if outcome.is_acked else "not acked"
     place = printable(f"{outcome.topic}/{outcome.partition}/{outcome.offset}")
@@ -44,7 +44,10 @@ def _message(message: Message) -> str:
 
 
 def as_json_text(result: TrialResult) -> str:
-    """One object. Bytes are as `headrace kafka consume --json` has them; `result` as Python writes it."""
+    """Return the outcome as one JSON object.
+
+    Bytes are as `headrace kafka consume --json` has them; `result` as Python writes it.
+    """
     (outcome,) = result.outcomes
     return json.dumps(
         {

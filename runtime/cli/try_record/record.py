@@ -1,11 +1,11 @@
-"""The record that is tried: from a file, or from where it lies in Kafka."""
+"""Source of the record that is tried: a file, or its place in Kafka."""
 
 import asyncio
 import json
 import re
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import click
 
@@ -14,13 +14,14 @@ from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka import client
 from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.names import TOPIC_NAME_PATTERN
 from headrace.runtime.testing.results import Range, Record
 
-_PLACE = re.compile(r"([A-Za-z0-9._-]{1,249})/([0-9]{1,9})/([0-9]{1,18})")
+_PLACE = re.compile(rf"({TOPIC_NAME_PATTERN})/([0-9]{{1,9}})/([0-9]{{1,18}})")
 
 
 class RecordCoordinates(NamedTuple):
-    """Of a record."""
+    """Topic, partition and offset of a record."""
 
     topic: str
     partition: int
@@ -28,7 +29,7 @@ class RecordCoordinates(NamedTuple):
 
 
 class RecordParam(click.ParamType[RecordCoordinates]):
-    """TOPIC/PARTITION/OFFSET, as in orders/3/17."""
+    """Parameter TOPIC/PARTITION/OFFSET, as in orders/3/17."""
 
     name = "topic/partition/offset"
 
@@ -41,19 +42,10 @@ class RecordParam(click.ParamType[RecordCoordinates]):
         return RecordCoordinates(found[1], int(found[2]), int(found[3]))
 
 
-@runtime_checkable
-class ReadsKafka(Protocol):
-    """The settings of a trigger whose records lie in Kafka."""
-
-    @property
-    def access(self) -> BrokerAccess:
-        """Where, and how to get in."""
-
-
 def record_in_file(file: str) -> Record:
-    """What `kafka consume --json` prints of one record, or `deadletters list --json`; - is stdin.
+    """Read one record as `kafka consume --json` or `deadletters list --json` prints it; - is stdin.
 
-    Of a dead letter, the record that it was. Raises UsageError.
+    For a dead letter it is the record that failed. Raises UsageError.
     """
     try:
         text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -64,9 +56,10 @@ def record_in_file(file: str) -> Record:
         raise UsageError(
             f"--record {file!r} doesn't hold one record as `headrace kafka consume --json` prints it"
         ) from None
-    said = json.loads(text)
-    place = said.get("provenance") or said
-    topic, partition, offset = (place.get(name) for name in RecordCoordinates._fields)
+    fields = json.loads(text)
+    # A dead letter says where the record lay that failed.
+    source = fields.get("provenance") or fields
+    topic, partition, offset = (source.get(name) for name in RecordCoordinates._fields)
     return Record(
         line.value,
         line.key,
@@ -79,13 +72,15 @@ def record_in_file(file: str) -> Record:
 
 
 def record_at(place: RecordCoordinates, trigger: TriggerSpec, *, is_range: bool) -> Record | Range:
-    """Read by the trigger's own way in. Raises HeadraceError."""
-    if not isinstance(trigger.settings, ReadsKafka):
+    """Read a record from Kafka with the trigger's own brokers and sign-in. Raises HeadraceError."""
+    # Only its kind knows the model of a trigger's settings: those of Kafka have the way in to the brokers.
+    access = getattr(trigger.settings, "access", None)
+    if not isinstance(access, BrokerAccess):
         raise UsageError(
             f"--from reads from Kafka, and trigger {trigger.name} is of kind {trigger.kind}: give --record"
         )
     client.quiet_client()
-    found = asyncio.run(client.read_record(trigger.settings.access, *place))
+    found = asyncio.run(client.read_record(access, *place))
     if is_range:  # Spark reads it again
         return Range(place.offset, place.offset, place.topic, place.partition)
     return Record(found.value, found.key, found.headers, *place, timestamp_ms=found.timestamp)

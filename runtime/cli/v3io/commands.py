@@ -13,7 +13,6 @@ from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.cli.v3io.groups import lag, seek
 from headrace.runtime.cli.v3io.options import DEFAULT_PORT, NewStreamParam, StreamParam, web_api_option
 from headrace.runtime.cli.v3io.records import get, put
-from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.processor.stopping import until_signal
 from headrace.runtime.v3io import streams as v3io_streams
@@ -45,7 +44,7 @@ for _command in (put, get, lag, seek):
 def up(port: int, data: Path | None, streams: Sequence[tuple[StreamPath, int]], as_json: bool) -> None:
     """Run a v3io web API here until Ctrl-C: streams, items and objects. It speaks no TLS."""
     made = {str(stream): shards for stream, shards in streams}
-    until_signal(_up(EmbeddedV3io(data, port=port), made, data, as_json))
+    until_signal(_up(port, made, data, as_json))
 
 
 @v3io.command(name="streams")
@@ -67,11 +66,11 @@ def list_streams(  # noqa: PLR0913, PLR0917 one parameter per option
     found = asyncio.run(_streams(access, container, create, retention, delete))
     if as_json:
         rows = [
-            {"stream": str(it.place), "shards": it.shard_count, "hours": it.retention_hours} for it in found
+            {"stream": str(it.stream), "shards": it.shard_count, "hours": it.retention_hours} for it in found
         ]
         click.echo(json.dumps(rows))
         return
-    shown = [(str(it.place), str(it.shard_count), f"{it.retention_hours} h") for it in found]
+    shown = [(str(it.stream), str(it.shard_count), f"{it.retention_hours} h") for it in found]
     show_columns(Columns(("stream", "shards", "kept for"), shown))
 
 
@@ -90,9 +89,12 @@ async def _streams(
         return await find_streams(client, container)
 
 
-async def _up(server: EmbeddedV3io, streams: dict[str, int], data: Path | None, as_json: bool) -> None:
+async def _up(port: int, streams: dict[str, int], data: Path | None, as_json: bool) -> None:
+    # Only this command needs the development server: nothing of the core imports it.
+    from headrace.runtime.embedded.v3io.server import EmbeddedV3io
+
     began = time.monotonic()
-    async with server:
+    async with EmbeddedV3io(data, port=port) as server:
         if streams:
             await server.create_streams(streams)
         if as_json:
@@ -101,5 +103,6 @@ async def _up(server: EmbeddedV3io, streams: dict[str, int], data: Path | None, 
             kept = f"what is put is kept in {data}" if data else "what is put goes when it stops"
             click.echo(f"v3io at {server.url} ({time.monotonic() - began:.1f} s)")
             click.echo(f"{kept}; Ctrl-C stops it")
-        said = await server.wait()
-        raise BrokerError(f"the server at {server.url} ended by itself: {said}")
+        # Ctrl-C cancels this wait: only a server that ends by itself gets past it.
+        why = await server.wait()
+        raise BrokerError(f"the server at {server.url} ended by itself: {why}")

@@ -34,11 +34,11 @@ def lag(stream: StreamPath, group: str, access: V3ioAccess, as_json: bool) -> No
     if as_json:
         shards = [{**asdict(row), "lag": row.lag} for row in lags]
         members = [it.member_id for it in sessions]
-        said = {"stream": str(stream), "group": group, "members": members, "lag": total, "shards": shards}
-        click.echo(json.dumps(said))
+        document = {"stream": str(stream), "group": group, "members": members, "lag": total, "shards": shards}
+        click.echo(json.dumps(document))
         return
     numbers = [map(shown, (it.shard, it.committed, it.current, it.lag)) for it in lags]
-    rows = [(*said, it.member or "-") for it, said in zip(lags, numbers, strict=True)]
+    rows = [(*cells, it.member or "-") for it, cells in zip(lags, numbers, strict=True)]
     show_columns(Columns(("shard", "committed", "last", "lag", "member"), rows))
     count = len(sessions)
     click.echo(
@@ -85,8 +85,8 @@ def seek(  # noqa: PLR0913, PLR0917 one parameter per option
     """
     moves = asyncio.run(_seek(access, stream, group, shards, to, session_timeout))
     if as_json:
-        said = {"stream": str(stream), "group": group, "moves": [asdict(move) for move in moves]}
-        click.echo(json.dumps(said))
+        document = {"stream": str(stream), "group": group, "moves": [asdict(move) for move in moves]}
+        click.echo(json.dumps(document))
         return
     rows = [list(map(shown, (it.shard, it.before, it.after))) for it in moves]
     show_columns(Columns(("shard", "before", "after"), rows))

@@ -1,4 +1,4 @@
-"""The options of all commands that talk to a web API: where it is, and how to get in."""
+"""Options of all commands that talk to a web API: where it is, and how to get in."""
 
 import functools
 import os
@@ -36,6 +36,7 @@ def web_api_option(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_access(url: str, **given: Any) -> None:
         try:
+            # The key comes by the environment alone: everybody on the machine can read command lines.
             access = V3ioAccess(checked_web_api(url), os.environ.get(V3IO_KEY_VARIABLE, ""))
         except ValueError as error:
             raise UsageError(f"{V3IO_OPTION} {error}") from None

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import click
 
 from headrace.runtime.cli.records.formats import json_line, text_line
-from headrace.runtime.cli.records.lines import keyed_line, made_up, paced, record_options, stdin_batches
-from headrace.runtime.cli.records.options import as_json_option
+from headrace.runtime.cli.records.lines import keyed_line, made_up, paced, stdin_batches
+from headrace.runtime.cli.records.options import as_json_option, record_options
 from headrace.runtime.cli.v3io.options import StreamParam, web_api_option
 from headrace.runtime.kafka.client import RecordToSend
 from headrace.runtime.processor.stopping import until_signal
@@ -70,6 +70,7 @@ def get(  # noqa: PLR0913, PLR0917 one parameter per option
     in_form = json_line if as_json else text_line
 
     def show(number: int, record: StreamRecord) -> None:
+        # In the form of a Kafka record, which is printed alike.
         about = SimpleNamespace(
             topic=str(stream),
             partition=number,
@@ -113,6 +114,7 @@ async def _get(  # noqa: PLR0913, PLR0917  # as the command
         while left > 0:
             has_more = False
             for number, location in locations.items():
+                # A shard that had no record at the start is read from its first one.
                 where = location or await _begin(client, stream, number, "earliest")
                 if not where or left <= 0:
                     continue
@@ -121,12 +123,13 @@ async def _get(  # noqa: PLR0913, PLR0917  # as the command
                 for record in found.records:
                     show(number, record)
                 left -= len(found.records)
+                # A shard that has more is read on without a pause.
                 has_more |= bool(found.records) and found.behind_count > 0
             await asyncio.sleep(0 if has_more or left <= 0 else _POLL_SECONDS)
 
 
 async def _begin(client: V3ioClient, stream: StreamPath, shard: int, start: str) -> str:
-    """A location; empty where the shard has no record yet: all that come are new."""
+    """Return a location; empty where the shard has no record yet: all that come are new."""
     try:
         return await streams.seek(client, stream, shard, start.upper())
     except V3ioRefusedError as refused:

@@ -22,12 +22,12 @@ _NONE = BrokerSecurity()
 
 
 class EmbeddedKafka:
-    """One broker. `start` may fail, `stop` is idempotent and bounded, `async with` does both.
+    """A broker. `start` may fail, `stop` is idempotent and bounded, `async with` does both.
 
     `data_dir` None: a temporary folder, deleted by `stop`. Given: kept, formatted when it is new.
-    `port` 0: a free one, also where `port` is taken and `may_move`. `guards` add listeners, whose certificate
-    is `ca_pem`; the SCRAM users are written when the folder is formatted. The plaintext listener is always
-    there.
+    `port` 0: a free one, also where `port` is taken and `may_move`. `security` adds listeners, whose
+    certificate is `ca_pem`; the SCRAM users are written when the folder is formatted. The plaintext listener
+    is always there.
 
     Call `start` and `restart` from a thread that lives as long as the broker shall (the main
     one): the kernel kills the broker when that thread ends. Bound to no event loop in between.
@@ -40,14 +40,14 @@ class EmbeddedKafka:
         port: int = 0,
         may_move: bool = False,
         heap_mib: int = 512,
-        guards: BrokerSecurity = _NONE,
+        security: BrokerSecurity = _NONE,
     ) -> None:
         self._folder = OwnedFolder(data_dir.expanduser().absolute() if data_dir else None, "headrace-kafka-")
         self._port = port
         self._may_move = may_move
         self._claim: socket.socket | None = None
         self._heap_mib = heap_mib
-        self._guards = guards
+        self._security = security
         self._ports: dict[str, int] = {}
         self._java: BrokerJava | None = None
         self._process: BrokerProcess | None = None
@@ -60,7 +60,7 @@ class EmbeddedKafka:
 
     @property
     def sasl_bootstrap(self) -> str:
-        """host:port of the SASL_PLAINTEXT listener; empty without its guard, as the others are."""
+        """host:port of the SASL_PLAINTEXT listener; empty where there is none, as for the others."""
         return self._address("SASL")
 
     @property
@@ -87,6 +87,7 @@ class EmbeddedKafka:
         """Return when the broker serves. UsageError: the machine; BrokerError: the broker."""
         if self._process is not None:
             return
+        # Preparing runs programs in a thread; the broker is started from this one, and dies with it.
         try:
             folder = await self._folder.take()
             await run_in_thread(self._prepare, folder)
@@ -108,7 +109,7 @@ class EmbeddedKafka:
         self._give_up_ports()
 
     def kill(self) -> None:
-        """`stop` for who can't wait: kill -9. Idempotent."""
+        """Stop the broker without waiting for anything: kill -9. Idempotent."""
         if self._process is not None:
             self._process.kill()
             self._process = None
@@ -116,19 +117,19 @@ class EmbeddedKafka:
         self._give_up_ports()
 
     async def restart(self, *, kill: bool = False) -> None:
-        """The same broker again, same ports and data; `kill` ends it with kill -9 first."""
+        """Start the same broker again, with the same ports and data; `kill` ends it by kill -9 first."""
         assert self._folder.path is not None, "restart what was started"
         await self._halt(signal.SIGKILL if kill else signal.SIGTERM)
         await self._launch()
 
     async def wait(self) -> str:
-        """Return when the broker has ended by itself or was stopped: its last log lines."""
+        """Wait until the broker has ended by itself or was stopped; return its last log lines."""
         if self._process is not None:
             await self._process.until_ended()
         return last_lines(self._folder.path) if self._folder.path else "stopped"
 
     async def create_topics(self, topics: Mapping[str, int], config: Mapping[str, str] | None = None) -> None:
-        """See `kafka_topics.create_topics`."""
+        """Create topics, with their numbers of partitions (runtime/kafka/topics.py)."""
         await create_topics(BrokerAccess(self.bootstrap), topics, config)
 
     async def __aenter__(self) -> Self:
@@ -147,21 +148,27 @@ class EmbeddedKafka:
         return f"{HOST}:{self._ports[listener]}" if listener in self._ports else ""
 
     def _prepare(self, folder: Path) -> None:
-        """Everything that the broker needs before it starts. Blocks: runs in a thread."""
-        self._ports = choose_ports(self._claimed_port(), self._guards.listeners)
+        """Prepare everything that the broker needs before it starts. Blocks: runs in a thread."""
+        # All ports at once: the properties that are written below name each of them.
+        self._ports = choose_ports(self._claimed_port(), self._security.listeners)
         self._java = find_broker_java(folder, self._ports["PLAINTEXT"])
         (folder / "tmp").mkdir(exist_ok=True)
-        settings = broker_settings(self._ports, self._guards)
-        format_records(self._java, settings, self._guards.scram_users())
-        if any("TLS" in name for name in self._guards.listeners) and not self._guards.server_pem:
+        settings = broker_settings(self._ports, self._security)
+        format_records(self._java, settings, self._security.scram_users())
+        # A certificate of the user's own needs no keystore: Java reads its PEM.
+        if any("TLS" in name for name in self._security.listeners) and not self._security.server_pem:
             self.ca_pem = certificate(self._java)
-        for name, pem in ((CLIENTS_PEM, self._guards.client_ca_pem), (SERVER_PEM, self._guards.server_pem)):
+        for name, pem in (
+            (CLIENTS_PEM, self._security.client_ca_pem),
+            (SERVER_PEM, self._security.server_pem),
+        ):
             (folder / name).touch(mode=0o600)
             (folder / name).write_text(pem)
         write_properties(folder / "broker.properties", settings)
 
     def _claimed_port(self) -> int:
-        """0 for any. UsageError where the one that is wanted can't be had."""
+        """Claim the port that was asked for; return it, or 0 for any. UsageError where it can't be had."""
+        # The claim lasts until the broker ends: two that start at once can't both find the port free.
         if not self._port:
             return 0
         try:
@@ -188,4 +195,4 @@ class EmbeddedKafka:
             try:
                 await self._process.end(how)
             finally:
-                self._process = None
+                self._process = None  # also where the wait was cancelled: it is killed by then

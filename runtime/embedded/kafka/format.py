@@ -1,4 +1,4 @@
-"""What the embedded broker's folder holds before the first start: its records' format, its certificate."""
+"""The folder of an embedded broker before its first start: formatted, with a certificate."""
 
 import base64
 import os
@@ -26,6 +26,7 @@ def format_records(java: BrokerJava, settings: Mapping[str, str], scram_users: S
         return
     shutil.rmtree(partial, ignore_errors=True)
     template = java.jars / "bootstrap.checkpoint"
+    # SCRAM users are written into the format itself: no copy of another folder's has these.
     if scram_users:
         _run_format_tool(java, partial, settings, scram_users)
     elif template.is_file():
@@ -33,6 +34,7 @@ def format_records(java: BrokerJava, settings: Mapping[str, str], scram_users: S
     else:
         _run_format_tool(java, partial, settings)
         _keep(partial / template.name, template)
+    # A start that was killed while formatting leaves no `records`, and the next one formats again.
     partial.rename(records)
 
 
@@ -52,7 +54,7 @@ def _run_format_tool(
 
 
 def _copy_format(template: Path, folder: Path) -> None:
-    """What the format tool writes: the features of this Kafka, and who this node is."""
+    """Write what the format tool would: the features of this Kafka, and who this node is."""
     folder.mkdir()
     shutil.copyfile(template, folder / template.name)
     identity = {"version": "1", "node.id": "1", "cluster.id": _kafka_id(), "directory.id": _kafka_id()}
@@ -68,12 +70,12 @@ def _keep(source: Path, target: Path) -> None:
 
 
 def _kafka_id() -> str:
-    """A random id as Kafka writes them: 22 characters, none of them a dash at the start."""
+    """Return a random id as Kafka writes them: 22 characters, the first of which isn't a dash."""
     return "h" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
 def certificate(java: BrokerJava) -> str:
-    """The TLS listener's certificate as PEM, made once per folder: clients may have kept it."""
+    """Return the TLS listener's certificate as PEM, made once per folder: clients may have kept it."""
     keystore = java.folder / KEYSTORE
     store = ("-keystore", KEYSTORE, "-storepass", KEYSTORE_PASSWORD, "-alias", "broker")
     if not keystore.exists():

@@ -34,10 +34,10 @@ KAFKA_JARS = JarSet(
 
 
 def kafka_jars(java: Java) -> Path:
-    """The folder with Kafka's jars, fetched where it is missing (about 40 s). See `ivy.fetch`."""
+    """Return the folder with Kafka's jars, fetched where it is missing (about 40 s). See `fetch_jars`."""
     return fetch_jars(KAFKA_JARS, java)
 
 
 def class_path(home: Path) -> str:
-    """Every jar of `home`, always in the same order: a class data archive depends on it."""
+    """Return a class path of every jar of `home`, always in the same order: a class data archive needs it."""
     return os.pathsep.join(str(jar) for jar in sorted(home.glob("*.jar")))

@@ -1,4 +1,4 @@
-"""The embedded broker's process: spawned, awaited until it serves, ended."""
+"""The embedded broker's Java: tools that are run in its folder, and its process, from start to end."""
 
 import asyncio
 import os
@@ -25,8 +25,6 @@ _OPTIONS = (
     "-Xlog:disable",
     "-Djava.io.tmpdir=tmp",
 )
-
-
 _LOG = "-Dorg.slf4j.simpleLogger"
 
 
@@ -39,13 +37,14 @@ class ClassDataArchive:
 
     @property
     def option(self) -> str:
-        """Use the archive (Java ignores a stale one), or write one at exit where there is none."""
+        """The option by which Java uses the archive (a stale one is ignored), or writes one at exit."""
         if self.path.is_file():
             return f"-XX:SharedArchiveFile={self.path}"
         return f"-XX:ArchiveClassesAtExit={self.partial}"
 
     def publish(self, exit_code: int) -> None:
-        """A broker that ended by SIGTERM wrote its archive completely. A speed-up: may fail."""
+        """Keep the archive of a broker that has ended. A speed-up only, so failures are ignored."""
+        # Only a broker that ended by SIGTERM has written its archive completely.
         with suppress(OSError):
             if exit_code == 128 + signal.SIGTERM:
                 self.partial.rename(self.path)
@@ -63,22 +62,22 @@ class BrokerJava:
     archive: ClassDataArchive
 
     def run_tool(self, *arguments: str) -> str:
-        """What a Java program printed. Blocks; raises BrokerError with the program's last lines."""
+        """Run a Java program; return what it printed. Blocks. BrokerError with the program's last lines."""
         command = dying_with_parent([str(self.executable), *_OPTIONS, *arguments])
         done = run_program(command, cwd=self.folder)
         if done.returncode != 0:
-            said = last_log_lines(done.stdout + done.stderr)
-            raise BrokerError(f"cannot prepare the embedded Kafka in {self.folder}: {said}")
+            log = last_log_lines(done.stdout + done.stderr)
+            raise BrokerError(f"cannot prepare the embedded Kafka in {self.folder}: {log}")
         return done.stdout
 
     def broker_command(self, heap_mib: int) -> list[str]:
-        """The broker, with `broker.properties` of its folder."""
+        """Return the command of the broker, with `broker.properties` of its folder."""
         return [
             str(self.executable),
             f"-Xmx{heap_mib}m",
             *_OPTIONS,
             self.archive.option,
-            "-XX:+ExitOnOutOfMemoryError",
+            "-XX:+ExitOnOutOfMemoryError",  # half a broker would answer some and leave others waiting
             f"{_LOG}.defaultLogLevel=warn",
             f"{_LOG}.showDateTime=true",
             f"{_LOG}.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
@@ -90,7 +89,7 @@ class BrokerJava:
 
 
 def find_broker_java(folder: Path, port: int) -> BrokerJava:
-    """This machine's Java and Kafka's jars. Blocks; UsageError where either cannot be had.
+    """Find this machine's Java and Kafka's jars. Blocks; UsageError where either can't be had.
 
     `port` is one that only this broker has: it tells its unfinished archive from another's.
     """
@@ -103,25 +102,19 @@ def find_broker_java(folder: Path, port: int) -> BrokerJava:
 
 
 def last_log_lines(log: str) -> str:
-    """The last lines that name a cause, in one line: without stack frames."""
+    """Return the last lines of a log that name a cause, in one line and without stack frames."""
     lines = [line.strip() for line in log.splitlines() if line.strip() and line[0] != "\t"]
     return " | ".join(lines[-5:]) or "it said nothing"
 
 
 _START_SECONDS = 60.0
-
-
 _STOP_SECONDS = 15.0  # a broker stops in 0.2 s; in 2 s where it writes the class data archive
-
-
 _POLL_SECONDS = 0.01
-
-
 _LOG_FILE = "broker.log"
 
 
 class BrokerProcess(ServerProcess):
-    """One run of the broker."""
+    """A run of the broker."""
 
     def __init__(self, java: BrokerJava, *, heap_mib: int, lock_fd: int) -> None:
         self._java = java
@@ -137,19 +130,21 @@ class BrokerProcess(ServerProcess):
                     if self._process.poll() is not None:
                         raise BrokerError(f"embedded Kafka did not start: {last_lines(self._java.folder)}")
                     await asyncio.sleep(_POLL_SECONDS)
+                # Somebody answers there: before anything is sent, it has to be our process that does.
                 check_listener(self.pid, port)
         except TimeoutError as error:
-            said = last_lines(self._java.folder)
-            raise BrokerError(f"embedded Kafka is not ready after {_START_SECONDS:g} s: {said}") from error
+            log = last_lines(self._java.folder)
+            raise BrokerError(f"embedded Kafka is not ready after {_START_SECONDS:g} s: {log}") from error
 
     def kill(self) -> None:
         """End the process at once, if it hasn't ended."""
         super().kill()
+        # However the broker ended: its unfinished archive must not stay.
         self._java.archive.publish(self._process.wait())
 
 
 def last_lines(folder: Path) -> str:
-    """What the broker in `folder` said last, in one line."""
+    """Return the last lines of the log of the broker in `folder`, in one line."""
     try:
         return last_log_lines((folder / _LOG_FILE).read_text(errors="replace"))
     except OSError:

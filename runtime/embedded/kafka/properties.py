@@ -10,8 +10,8 @@ from headrace.runtime.embedded.ports import HOST
 _INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
 
 
-def broker_settings(ports: Mapping[str, int], guards: BrokerSecurity) -> dict[str, str]:
-    """The broker's properties. Paths are relative to its folder, which may be moved."""
+def broker_settings(ports: Mapping[str, int], security: BrokerSecurity) -> dict[str, str]:
+    """Return the broker's properties. Paths are relative to its folder, which may be moved."""
     listeners = {name: f"{name}://{HOST}:{port}" for name, port in ports.items()}
     settings = {
         "process.roles": "broker,controller",
@@ -40,11 +40,11 @@ def broker_settings(ports: Mapping[str, int], guards: BrokerSecurity) -> dict[st
     }
     for topic in _INTERNAL_TOPICS:
         settings |= {f"{topic}.replication.factor": "1", f"{topic}.num.partitions": "4"}
-    return settings | guards.settings()
+    return settings | security.settings()
 
 
 def write_properties(path: Path, settings: Mapping[str, str]) -> None:
-    """Java's format, whose escapes are JSON's. For the owner's eyes: passwords are in it."""
+    """Write properties in Java's format, whose escapes are JSON's. Only the owner may read the file."""
     lines = [f"{key}={json.dumps(value)[1:-1]}\n" for key, value in settings.items()]
     path.touch(mode=0o600)
     path.write_text("".join(lines))

@@ -1,4 +1,4 @@
-"""What an embedded broker asks of its clients: the listeners beside the plain one, and their properties."""
+"""The security of an embedded broker: listeners with SASL and TLS beside the plain one."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ _SCRAM_ITERATIONS = 4096
 
 @dataclass(frozen=True, slots=True)
 class BrokerSecurity:
-    """Each adds a listener; `users` with `tls` one with both.
+    """The ways to sign in to a broker. Each adds a listener; `users` with `tls` one with both.
 
     `users` is name to password, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. `takes_tokens` is OAUTHBEARER
     with unsigned tokens, for tests. `tls`: with a self-signed certificate, or with the key, in PKCS#8, and
@@ -41,18 +41,19 @@ class BrokerSecurity:
 
     @property
     def listeners(self) -> list[str]:
-        """Their names."""
+        """The names of the listeners."""
+        # SASL and TLS have listeners of their own, so that tests can try each by itself.
         sasl = bool(self.users) or self.takes_tokens
-        wanted = {
+        is_added = {
             "SASL": sasl,
             "TLS": self.tls,
             "SASL_TLS": sasl and self.tls,
             "MUTUAL_TLS": bool(self.client_ca_pem),
         }
-        return [name for name, is_wanted in wanted.items() if is_wanted]
+        return [name for name, is_one in is_added.items() if is_one]
 
     def settings(self) -> dict[str, str]:
-        """The broker's properties for them. Paths are relative to its folder."""
+        """Return the broker's properties for the listeners. Paths are relative to its folder."""
         settings: dict[str, str] = {}
         for name in self.listeners:
             prefix = f"listener.name.{name.lower()}"
@@ -65,6 +66,7 @@ class BrokerSecurity:
         return settings
 
     def _sasl_settings(self, prefix: str) -> dict[str, str]:
+        # Passwords stand between quotes in Java's JAAS syntax.
         quoted = {name: re.sub(r'(["\\])', r"\\\1", password) for name, password in self.users.items()}
         plain = " ".join(f'user_{name}="{password}"' for name, password in quoted.items())
         modules = {
@@ -80,7 +82,7 @@ class BrokerSecurity:
         return settings | {f"{prefix}.sasl.enabled.mechanisms": ",".join(modules).upper()}
 
     def scram_users(self) -> list[str]:
-        """For the format tool. Salted here: a command line can be read by everybody."""
+        """Return the SCRAM users for the format tool, salted here: everybody can read a command line."""
         return [
             _scram_user(name, password, bits) for name, password in self.users.items() for bits in (256, 512)
         ]

@@ -1,4 +1,4 @@
-"""How the embedded Spark Connect server is started: command, environment, and the files that it reads."""
+"""The start of an embedded Spark Connect server: its command, environment, and the files that it reads."""
 
 import os
 import re
@@ -60,7 +60,7 @@ appender.file.strategy.max = 1
 
 @dataclass(frozen=True, slots=True)
 class ServerFiles:
-    """What a server is made of. `more_jars` come to PySpark's, `spark_jars`; `folder` is the server's."""
+    """The files that a server is started from: PySpark's `spark_jars`, `more_jars`, and its own `folder`."""
 
     java: Java
     spark_jars: Path
@@ -71,27 +71,27 @@ class ServerFiles:
 
     @property
     def spec(self) -> SparkSpec:
-        """What the functions ask for."""
+        """The server that the functions ask for."""
         return self.shared.spec
 
     @property
     def output(self) -> Path:
-        """What it prints: opened by us, so not where another user could put a link."""
+        """The file of what the server prints: opened by us, so not where another user could put a link."""
         return (self.folder.parent if self.user.is_another else self.folder) / "output"
 
     def read(self) -> list[Path]:
-        """What it needs that is not in its folder."""
+        """Return what the server reads outside of its folder."""
         return [self.java.executable, self.spark_jars]
 
     def write(self, port: int) -> None:
-        """Its properties, which may hold secrets and so are no arguments, and its logging."""
+        """Write its properties, which may hold secrets and so are no arguments, and its logging."""
         (self.folder / "tmp").mkdir(exist_ok=True)
         write_properties(self.folder / "spark.properties", self.properties(port))
         (self.folder / "log4j2.properties").write_text(_LOGGING.format(folder=self.folder))
         (self.folder / _JAVA_OPTIONS).write_text("".join(map(_argument, self.java_options())))
 
     def properties(self, port: int) -> dict[str, str]:
-        """Ours, then the functions', which win."""
+        """Return Spark's properties: ours, and the functions', which win."""
         ours = {
             "spark.app.name": f"headrace {self.shared.name}",
             "spark.master": self.spec.master,
@@ -124,18 +124,21 @@ class ServerFiles:
         elif self.more_jars:
             # Executors fetch these from the driver, at the machine's own address or spark.driver.host: only
             # Spark Connect itself stays on loopback.
-            given = self.spec.conf.get("spark.jars", "")
-            jars = [*map(str, self.more_jars), *([given] if given else [])]
+            own_jars = self.spec.conf.get("spark.jars", "")
+            jars = [*map(str, self.more_jars), *([own_jars] if own_jars else [])]
             return {**ours, **self.spec.conf, "spark.jars": ",".join(jars)}
         return {**ours, **self.spec.conf}
 
     def java_options(self) -> list[str]:
-        """The functions' own, which may hold secrets: Java reads them from a file."""
+        """Return the functions' options for Java, which may hold secrets: Java reads them from a file."""
         kinds = (f"spark.driver.{kind}JavaOptions" for kind in ("default", "extra"))
         return shlex.split(" ".join(self.spec.conf.get(kind, "") for kind in kinds))
 
     def command(self) -> list[str]:
-        """Its class directly: Spark's launch scripts ask Java for more than every Java has."""
+        """Return the command of the server.
+
+        It names the class: Spark's launch scripts ask Java for a module that not every Java has.
+        """
         conf = self.spec.conf
         return [
             str(self.java.executable),
@@ -162,7 +165,7 @@ class ServerFiles:
         ]
 
     def _class_path(self) -> str:
-        """Executors elsewhere get the jars from spark.jars; here they are simply there."""
+        """Return the driver's class path; executors elsewhere get the jars by spark.jars."""
         hadoop = (os.environ.get(name, "") for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
         first = [str(jar) for jar in self.more_jars if stands_for_pyspark(jar)]
         more = (str(jar) for jar in self.more_jars if self.spec.is_local)
@@ -170,10 +173,13 @@ class ServerFiles:
         return os.pathsep.join(filter(None, [*first, f"{self.spark_jars}/*", *more, *hadoop, extra]))
 
     def environment(self, token: str) -> dict[str, str]:
-        """The functions' own in it: what Spark runs of Python finds the same modules and credentials."""
+        """Return the environment of the server.
+
+        The functions' own is in it: what Spark runs of Python finds the same modules and credentials.
+        """
         inherited = {**for_java(), **self.user.environment, **self.shared.env}
         env = {name: value for name, value in inherited.items() if not _FOREIGN.fullmatch(name)}
-        # The token goes this way because everybody can read command lines.
+        # The token goes into the environment because everybody can read command lines.
         env |= {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token, "SPARK_HOME": str(self.spark_jars.parent)}
         if self.spec.is_local:
             path = filter(None, [*map(str, self.shared.folders), env.get("PYTHONPATH", "")])
@@ -183,6 +189,6 @@ class ServerFiles:
 
 
 def _argument(option: str) -> str:
-    """A line of a file of Java's arguments."""
+    """Return an option as a line of a file of arguments that Java reads."""
     escaped = option.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"\n'

@@ -1,4 +1,4 @@
-"""Whether this Python has what a function with spec.spark needs, found out without importing it."""
+"""The check that this Python has what a function with spec.spark needs, without importing it."""
 
 import importlib.metadata
 import importlib.util
@@ -17,13 +17,13 @@ _MODULES = {
 
 
 def check_spark_installed() -> None:
-    """UsageError that names what is missing or doesn't fit."""
+    """Raise a UsageError that names what is missing or doesn't fit."""
     if fault := spark_fault():
         raise UsageError(f"spec.spark {fault}")
 
 
 def spark_fault() -> str:
-    """What spec.spark lacks here, as a clause about it; empty where nothing."""
+    """Return what spec.spark lacks here, as a clause about it; empty where nothing is missing."""
     missing = [package for module, package in _MODULES.items() if not _has(module)]
     if missing:
         return f"{NEEDS_EXTRA} (missing: {', '.join(missing)})"

@@ -52,21 +52,21 @@ _EXCLUDED = (
 
 
 def spark_jars(java: Java, packages: tuple[str, ...]) -> list[Path]:
-    """The jars, fetched where they are missing (18 MB without packages). See `ivy.fetch`."""
+    """Return the jars, fetched where they are missing (18 MB without packages). See `fetch_jars`."""
     return sorted(fetch_jars(spark_jar_set(packages), java).glob("*.jar"))
 
 
 def spark_jar_set(packages: tuple[str, ...] = ()) -> JarSet:
-    """The Kafka source's jars, locked, and those of packages, which nobody but their user can know."""
+    """Return the set of the Kafka source's jars, with known sha256, and those of packages, with none."""
     named = {package.rpartition(":")[0] for package in packages}
     ours = (jar for jar in (_KAFKA, _KAFKA_CLIENTS, *_CODECS) if jar.rpartition(":")[0] not in named)
-    wanted = sorted((*packages, *ours))
-    digest = hashlib.sha256(" ".join(wanted).encode()).hexdigest()[:12]
+    coordinates = sorted((*packages, *ours))
+    digest = hashlib.sha256(" ".join(coordinates).encode()).hexdigest()[:12]
     own = f" and {', '.join(packages)}" if packages else ""
     return JarSet(
         folder=f"spark-{digest}",
         title=f"Spark's Kafka source{own}",
-        module=_module(wanted),
+        module=_module(coordinates),
         extra=EXTRA,
         pattern=_PATTERN,
         lock=JarLock(read_lock(LOCK, _PATTERN), is_open=bool(packages)),
@@ -76,12 +76,12 @@ def spark_jar_set(packages: tuple[str, ...] = ()) -> JarSet:
 
 
 def stands_for_pyspark(jar: Path) -> bool:
-    """Whether it must come before PySpark's jars, which have the same classes with known holes."""
+    """Whether the jar must come before PySpark's, which have the same classes with known holes."""
     return jar.name.startswith(("at.yawk.lz4_lz4-java-", "com.github.luben_zstd-jni-"))
 
 
 def _module(packages: list[str]) -> str:
-    wanted = "".join(
+    dependencies = "".join(
         '<dependency org={} name={} rev={} conf="default"/>'.format(*map(quoteattr, package.split(":")))
         for package in packages
     )
@@ -90,5 +90,5 @@ def _module(packages: list[str]) -> str:
     )
     return (
         '<ivy-module version="2.0"><info organisation="headrace" module="spark-packages"/>'
-        f"<dependencies>{wanted}{excluded}</dependencies></ivy-module>"
+        f"<dependencies>{dependencies}{excluded}</dependencies></ivy-module>"
     )

@@ -1,4 +1,4 @@
-"""The embedded Spark Connect server's process: spawned, awaited until it serves, ended."""
+"""The process of an embedded Spark Connect server: started, awaited until it serves, ended."""
 
 import asyncio
 import os
@@ -21,18 +21,21 @@ _LAST_BYTES = 1 << 18
 
 
 class SparkServerError(HeadraceError):
-    """The embedded Spark did not start, or ended."""
+    """An embedded Spark that did not start, or has ended."""
 
     exit_code = 3
 
 
 class SparkServerProcess:
-    """One run of the server, from its construction to `end`; dies with the thread that made it."""
+    """A run of the server, from its construction to `end`. It dies with the thread that made it.
+
+    Not a ServerProcess (server_process.py): the Python processes that Spark starts have to end with it.
+    """
 
     def __init__(self, files: ServerFiles, token: str, lock_fd: int) -> None:
         self._files = files
-        # In our working folder, not its own: relative paths in a handler's `write` mean what they say.
-        # What a handler has it write is the handler's; its own folder is private anyway.
+        # It runs in our working folder, so that relative paths in a handler's `write` mean what they say.
+        # Its umask is the handlers', whose files it writes; its own folder is private anyway.
         env, umask = files.environment(token), handlers_umask()
         self._process = start_server(
             files.command(), files.output, lock_fd, env=env, umask=umask, user=files.user
@@ -40,7 +43,7 @@ class SparkServerProcess:
 
     @property
     def pid(self) -> int:
-        """Also its process group, to which the Python processes that it starts belong."""
+        """The number of the process, and of its group, which has the Python processes that it starts."""
         return self._process.pid
 
     async def until_ready(self, port: int) -> None:
@@ -53,19 +56,20 @@ class SparkServerProcess:
                     await asyncio.sleep(_POLL_SECONDS)
                 check_listener(self.pid, port)
         except TimeoutError as error:
-            said = last_lines(self._files)
+            log = last_lines(self._files)
             raise SparkServerError(
-                f"embedded Spark is not ready after {_START_SECONDS:g} s: {said}"
+                f"embedded Spark is not ready after {_START_SECONDS:g} s: {log}"
             ) from error
 
     async def until_ended(self) -> int:
         """Wait for the end of the process as an event; its exit code."""
         await until_ended(self._process)
+        # The process is gone, and not reaped: its number is still that of the group that its children are in.
         self._kill()
         return self._process.wait()
 
     async def end(self) -> None:
-        """SIGTERM, a bounded wait, SIGKILL; whatever happens to us meanwhile."""
+        """End the server by SIGTERM, a bounded wait and SIGKILL, also where we are cancelled."""
         try:
             if self._process.poll() is None:
                 self._process.terminate()
@@ -76,19 +80,19 @@ class SparkServerProcess:
             self.kill()
 
     def kill(self) -> None:
-        """End it at once, if it hasn't ended."""
+        """End the server at once, if it hasn't ended."""
         self._kill()
         self._process.wait()
 
     def _kill(self) -> None:
-        """The whole group, while the process that leads it still holds its number."""
+        """Kill the whole group, while the process that leads it still holds its number."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
 
 def last_lines(files: ServerFiles) -> str:
-    """What the server said last, in one line and without stack frames."""
+    """Return the last lines of the server's log, or the causes in it, in one line, without stack frames."""
     lines: list[str] = []
     for path in (files.output, files.folder / "spark.log"):
         with suppress(OSError):
@@ -99,7 +103,10 @@ def last_lines(files: ServerFiles) -> str:
 
 
 def _text(path: Path) -> str:
-    """Another user, whose folder it is in, may have put there something of ours, or what never ends."""
+    """Return the end of a file's text.
+
+    The folder may be another user's, who may have put a link there to a file of ours, or a FIFO.
+    """
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(file, "rb") as opened:
         found, folder = os.fstat(file), path.parent.stat()
@@ -110,7 +117,7 @@ def _text(path: Path) -> str:
 
 
 async def _accepts(port: int) -> bool:
-    """It listens once sessions can be opened, and not before."""
+    """Whether the server listens, which it does once sessions can be opened, and not before."""
     try:
         _, writer = await asyncio.open_connection(HOST, port)
     except OSError:

@@ -1,4 +1,4 @@
-"""A Spark Connect server of our own on loopback, started again when it dies."""
+"""The embedded Spark Connect server: started on loopback, and started again when it dies."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ _USUAL_SECONDS = 7
 
 
 class SparkServer:
-    """One server for all workers of the functions given. `start` may fail, `stop` is idempotent and bounded.
+    """A server for all workers of some functions. `start` may fail, `stop` is idempotent and bounded.
 
     A server that dies is started again at the same port, with another token, which its link has then. What
     ran on it has failed by then, and sessions begin anew: `on_restart` tells. Start it from a thread that
@@ -54,21 +54,24 @@ class SparkServer:
         on_restart: Callable[[], None] = lambda: None,
         user: ProcessUser = OURS,
     ) -> None:
-        """As `user`: it does what handlers say. ConfigError where the functions want different servers."""
+        """Run it as `user`, since it does what handlers say. ConfigError where the functions disagree."""
         self._user = user
         self._shared = share_spark(functions)
         self._on_restart = on_restart
         self._folder = OwnedFolder(None, "headrace-spark-")
         self._token = SharedToken.create()
         self._port = 0
-        self._held: socket.socket | None = None
+        self._ipv6_port: socket.socket | None = None
         self._files: ServerFiles | None = None
         self._process: SparkServerProcess | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     @property
     def link(self) -> SparkLink:
-        """Where it is. `localhost` literally: with another name a token makes clients ask for TLS."""
+        """The address and token of the server.
+
+        The address is `localhost` literally: with another name a token makes clients ask for TLS.
+        """
         return SparkLink(f"sc://localhost:{self._port}", self._token.text, shared=self._token)
 
     @property
@@ -102,25 +105,25 @@ class SparkServer:
             await end_tasks([self._keeper])
             self._keeper = None
         await self._end_process()
-        self._let_go()
+        self._release_port()
         await self._folder.release()
 
     def kill(self) -> None:
-        """`stop` for who can't wait: kill -9. Idempotent."""
+        """Stop the server without waiting for anything: kill -9. Idempotent."""
         if self._keeper is not None:
             self._keeper.cancel()
         self._token.withdraw()
         if self._process is not None:
             self._process.kill()
             self._process = None
-        self._let_go()
+        self._release_port()
         self._folder.release_at_once()
 
-    def _let_go(self) -> None:
-        """Of the port."""
-        if self._held is not None:
-            self._held.close()
-            self._held = None
+    def _release_port(self) -> None:
+        """Release the server's port of ::1."""
+        if self._ipv6_port is not None:
+            self._ipv6_port.close()
+            self._ipv6_port = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -132,13 +135,13 @@ class SparkServer:
         await self.stop()
 
     async def _prepare(self) -> None:
-        """All that is needed before the first start."""
+        """Prepare all that is needed before the first start."""
         java = await run_in_thread(find_java)
         more_jars = await run_in_thread(spark_jars, java, self._shared.spec.packages)
         folder = await self._folder.take_for(self._user)
         if self._user.is_another:
-            more_jars = await asyncio.to_thread(_copied, more_jars, folder)
-        self._port, self._held = free_port_of_localhost()
+            more_jars = await asyncio.to_thread(_copy_jars, more_jars, folder)
+        self._port, self._ipv6_port = free_port_of_localhost()
         self._files = ServerFiles(
             java=java,
             spark_jars=pyspark_jars(EXTRA),
@@ -147,8 +150,9 @@ class SparkServer:
             shared=self._shared,
             user=self._user,
         )
+        # Written before the folder is the user's: from then on it may hold links of the user's making.
         self._files.write(self._port)
-        self._folder.give(self._user)
+        self._folder.give_to_user(self._user)
         await asyncio.to_thread(self._user.check_reach, self._files.read())
 
     async def _launch(self) -> None:
@@ -156,7 +160,8 @@ class SparkServer:
         token = secrets.token_urlsafe(32)
         self._process = SparkServerProcess(self._files, token, self._folder.lock_fd)
         await self._process.until_ready(self._port)
-        self._token.publish(token)  # the port is our server's: whoever else may have had it was given none
+        # Not earlier: until the port is known to be our server's, another process may be listening there.
+        self._token.publish(token)
 
     async def _end_process(self) -> None:
         if self._process is not None:
@@ -170,18 +175,20 @@ class SparkServer:
             assert self._process is not None
             assert self._files is not None
             code = await self._process.until_ended()
+            # Workers wait while there is no token: anybody may take the port meanwhile.
             self._token.withdraw()
             logger.error(
                 "Spark ended by itself (%s): started again, what ran on it fails and is tried again (%s)",
                 describe_exit(code),
                 last_lines(self._files),
             )
+            # The port stays the same: workers know it by now.
             wait_seconds = _RESTART_SECONDS
-            while not await self._started_again():
+            while not await self._try_restart():
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(2 * wait_seconds, _MAX_RESTART_SECONDS)
 
-    async def _started_again(self) -> bool:
+    async def _try_restart(self) -> bool:
         began = time.monotonic()
         try:
             await self._launch()
@@ -194,15 +201,15 @@ class SparkServer:
         return True
 
 
-def _copied(jars: Sequence[Path], folder: Path) -> list[Path]:
-    """Our cache may be where its user can't read it."""
+def _copy_jars(jars: Sequence[Path], folder: Path) -> list[Path]:
+    """Copy jars into the server's folder: our cache may be where the server's user can't read it."""
     (folder / "jars").mkdir()
     return [Path(shutil.copy(jar, folder / "jars")) for jar in jars]
 
 
 @contextmanager
 def _progress(master: str) -> Iterator[None]:
-    """A clock for people, a line for a log."""
+    """Show a clock to people, or write a line to the log."""
     what = f"starting Spark ({master}, about {_USUAL_SECONDS} s)"
     if not sys.stderr.isatty():
         logger.info(what)

@@ -1,4 +1,4 @@
-"""What several functions ask of the one Spark Connect server that they share."""
+"""The Spark Connect server that functions share: what they ask of it together, and where they disagree."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SharedSpark:
-    """`name` names all functions. `folders` are theirs, `env` what they agree on."""
+    """The server that functions share. `name` names them all, `folders` are theirs, `env` they agree on."""
 
     name: str
     spec: SparkSpec
@@ -22,8 +22,8 @@ class SharedSpark:
     env: Mapping[str, str] = field(repr=False)
 
 
-def sharing(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
-    """Those with a server of ours. ConfigError where they want different ones."""
+def functions_with_own_spark(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
+    """Return the functions whose Spark server we start. ConfigError where they want different ones."""
     found = [function for function in functions if function.spark and not function.spark.remote]
     specs = [(function, function.spark or SparkSpec()) for function in found]
     if found and (problems := [*_different_masters(specs), *_different_conf(specs)]):
@@ -32,8 +32,8 @@ def sharing(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
 
 
 def share_spark(functions: Sequence[FunctionSpec]) -> SharedSpark:
-    """Of functions with a spec.spark without remote. ConfigError where they want different servers."""
-    functions = sharing(functions)
+    """Return the server of functions with a spec.spark without remote. ConfigError where they disagree."""
+    functions = functions_with_own_spark(functions)
     specs = [(function, function.spark or SparkSpec()) for function in functions]
     return SharedSpark(
         name=", ".join(function.name for function in functions),
@@ -48,21 +48,21 @@ def share_spark(functions: Sequence[FunctionSpec]) -> SharedSpark:
 
 
 def _different_masters(specs: Sequence[tuple[FunctionSpec, SparkSpec]]) -> Iterator[Problem]:
-    (first, wanted), *others = specs
+    (first, expected), *others = specs
     for function, spec in others:
-        if spec.master != wanted.master:
+        if spec.master != expected.master:
             yield _problem(
-                function, "master", f"is {spec.master}, and {wanted.master} for {first.name} ({first.path})"
+                function, "master", f"is {spec.master}, and {expected.master} for {first.name} ({first.path})"
             )
 
 
 def _different_conf(specs: Sequence[tuple[FunctionSpec, SparkSpec]]) -> Iterator[Problem]:
-    """Values may be secrets: none is shown."""
+    """Yield where functions give different values of a key. Values may be secrets: none is shown."""
     firsts: dict[str, tuple[FunctionSpec, str]] = {}
     for function, spec in specs:
         for key, value in spec.conf.items():
-            first, wanted = firsts.setdefault(key, (function, value))
-            if value != wanted:
+            first, expected = firsts.setdefault(key, (function, value))
+            if value != expected:
                 yield _problem(
                     function, f"conf.{key}", f"has another value than for {first.name} ({first.path})"
                 )
@@ -76,6 +76,7 @@ def _problem(function: FunctionSpec, key: str, message: str) -> Problem:
 def _agreed_env(functions: Sequence[FunctionSpec]) -> dict[str, str]:
     agreed: dict[str, str] = {}
     disputed = set()
+    # The server has one environment: where functions disagree, none of them gets its value by chance.
     for function in functions:
         for name, value in function.env.items():
             if agreed.setdefault(name, value) != value:

@@ -1,1 +1,1 @@
-"""Iguazio's v3io web API on loopback: a server of our own, for streams, items and objects."""
+"""A development server that answers Iguazio's v3io web API on loopback: streams, items and objects."""

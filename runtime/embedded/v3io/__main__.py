@@ -8,28 +8,28 @@ import signal
 import sys
 from pathlib import Path
 
-from headrace.runtime.embedded.v3io.api import VARIABLE, AccessKey, Api
-from headrace.runtime.embedded.v3io.listening import serve
+from headrace.runtime.embedded.v3io.api import AccessKey, Api, serve
 from headrace.runtime.embedded.v3io.store import open_store
 from headrace.runtime.errors import HeadraceError
+from headrace.runtime.v3io.addresses import V3IO_KEY_VARIABLE
 
 _CONTAINERS = ("bigdata", "projects", "users")
 
 
 async def run(folder: Path, port: int, containers: list[str]) -> None:
-    """Until SIGTERM or SIGINT. UsageError: the folder or the port can't be used."""
+    """Serve until SIGTERM or SIGINT. UsageError: the folder or the port can't be used."""
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     store = open_store(folder, [*_CONTAINERS, *containers])
     try:
-        await serve(Api(store, AccessKey(os.environ.get(VARIABLE, ""))), port, ended)
+        await serve(Api(store, AccessKey(os.environ.get(V3IO_KEY_VARIABLE, ""))), port, ended)
     finally:
         store.database.close()
 
 
 def main() -> int:
-    """The process's exit code; what is wrong is one line on stderr."""
+    """Run the server; return the exit code. A HeadraceError is one line on stderr."""
     parser = argparse.ArgumentParser("headrace.runtime.embedded.v3io", description=__doc__)
     parser.add_argument("--data-dir", type=Path, required=True, help="where everything is kept; it exists")
     parser.add_argument("--port", type=int, required=True)

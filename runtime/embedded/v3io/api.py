@@ -1,5 +1,6 @@
-"""Who may ask: whoever has the access key, or everybody where there is none."""
+"""Requests to the v3io server: who may make them, which function or object they are for, and errors."""
 
+import asyncio
 import base64
 import binascii
 import hmac
@@ -22,35 +23,33 @@ from headrace.runtime.embedded.v3io.items import Items
 from headrace.runtime.embedded.v3io.listing import Listing
 from headrace.runtime.embedded.v3io.nodes import Address, parse_address
 from headrace.runtime.embedded.v3io.objects import Objects
-from headrace.runtime.embedded.v3io.records import Consuming, Producing
+from headrace.runtime.embedded.v3io.records import RecordReader, RecordWriter
 from headrace.runtime.embedded.v3io.scans import Scans
 from headrace.runtime.embedded.v3io.store import Store
 from headrace.runtime.embedded.v3io.streams import Streams
 from headrace.runtime.web.cross_origin import CrossOriginGuard
+from headrace.runtime.web.limits import Limits
 from headrace.runtime.web.payloads import whole_body
 from headrace.runtime.web.refusals import TOO_LONG, RefusedError
-
-VARIABLE = "V3IO_ACCESS_KEY"
-
-
-"""Of the server's environment, with the key that clients have to show: everybody sees a command line."""
-
+from headrace.runtime.web.server import Server
 
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)")
 
 
 class AccessKey:
+    """The key that clients have to show; an empty one lets everybody in."""
+
     def __init__(self, key: str) -> None:
         self._key = key.encode()
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """ApiError for who shows another key, or none."""
+        """Check the key that a request shows. ApiError for another one, or none."""
         if self._key and not any(hmac.compare_digest(self._key, shown) for shown in _shown_keys(headers)):
             raise ApiError(401, -13, "Permission denied: send the access key as X-v3io-session-key")
 
 
 def _shown_keys(headers: Mapping[str, str]) -> Iterator[bytes]:
-    """All that may be the key: a header of its own, a password, an AWS credential."""
+    """Yield all that may be the key: a header of its own, a password, an AWS credential."""
     yield headers.get("X-v3io-session-key", "").encode(errors="replace")
     authorization = headers.get("Authorization", "")
     if authorization[:6].lower() == "basic ":
@@ -66,33 +65,27 @@ def _password(encoded: str) -> bytes:
         return b""
 
 
-MOST_BODY_BYTES = 10 << 20
-
-
+MAX_BODY_BYTES = 10 << 20
+_IDLE_SECONDS = 600.0
+_STOP_SECONDS = 2.0
 _FUNCTION = "X-v3io-function"
-
-
 _GUARD = CrossOriginGuard(HOST)
-
-
 _log = logging.getLogger(__name__)
-
-
 Function = Callable[[FunctionCall], Awaitable[web.Response]]
 
 
 def functions_of(store: Store) -> dict[str, Function]:
-    """What `X-v3io-function` may name, in lower case."""
+    """Return the functions that `X-v3io-function` may name, in lower case."""
     streams, items = Streams(store), Items(store)
-    producing, consuming = Producing(store), Consuming(store)
+    writer, reader = RecordWriter(store), RecordReader(store)
     return {
         "createstream": streams.create,
         "updatestream": streams.update,
         "describestream": streams.describe,
-        "putrecords": producing.put_records,
-        "seek": consuming.seek,
-        "seekshard": consuming.seek,
-        "getrecords": consuming.get_records,
+        "putrecords": writer.put_records,
+        "seek": reader.seek,
+        "seekshard": reader.seek,
+        "getrecords": reader.get_records,
         "getitem": items.get,
         "putitem": items.put,
         "updateitem": items.update,
@@ -101,7 +94,7 @@ def functions_of(store: Store) -> dict[str, Function]:
 
 
 class Api:
-    """Answers everything, also what fails."""
+    """Answers requests. Errors are answers too, in the form that the request's kind has."""
 
     def __init__(self, store: Store, access_key: AccessKey) -> None:
         self._containers = store.containers
@@ -114,22 +107,26 @@ class Api:
         is_function = _FUNCTION in request.headers
         try:
             return await self._answered(request)
-        except RefusedError:
+        except RefusedError:  # the connection's, which answers that itself
             raise
         except ApiError as refusal:
             error = refusal
         except sqlite3.Error as failure:
             _log.error("%s %s failed, and nothing of it is kept: %s", request.method, request.path, failure)
             error = ApiError(500, -5, f"Input/output error: {failure}")
-        except Exception:  # a mistake of ours ends one request, and is seen in the log
+        # A fault of the server ends one request, and is seen in the log.
+        except Exception:
             _log.exception("%s %s failed", request.method, request.path)
             error = ApiError(500, -5, "Input/output error: the server's log has more")
         return function_error(error) if is_function else object_error(error)
 
     async def _answered(self, request: web.BaseRequest) -> web.Response:
+        # Any page in a browser on this machine can send requests to loopback: those of others are refused.
         if refusal := _GUARD.refusal(request.method, request.headers):
             raise ApiError(403, -13, f"Permission denied: {refusal}")
+        # Before the body is read: whoever hasn't the key can't have any of it kept here.
         self._access_key.check(request.headers)
+        # The raw path: a percent-encoded question mark is a part of a name, and begins no query.
         path, _, query = request.raw_path.partition("?")
         address, body = parse_address(path), await _body(request)
         if not address.name and request.method == "GET":
@@ -164,10 +161,21 @@ class Api:
 
 async def _body(request: web.BaseRequest) -> bytes:
     try:
-        return await whole_body(request, MOST_BODY_BYTES)
+        return await whole_body(request, MAX_BODY_BYTES)
     except RefusedError as error:
         if error.status == TOO_LONG:
-            raise too_large(MOST_BODY_BYTES) from error
+            raise too_large(MAX_BODY_BYTES) from error
         raise
     except Exception as error:  # the connection's: nothing of it is ours
         raise invalid_argument("the body did not come whole") from error
+
+
+async def serve(api: Api, port: int, ended: asyncio.Event) -> None:
+    """Answer on `port` of this machine until `ended` is set. UsageError where the port is taken."""
+    server = Server(api.answer, Limits(idle_seconds=_IDLE_SECONDS, most_body_bytes=MAX_BODY_BYTES))
+    instead = "stop what uses it or choose another"
+    await server.listen(HOST, port, who="the v3io server", instead=instead)
+    try:
+        await ended.wait()
+    finally:
+        await server.stop(_STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""A call of a function: its resource, and the fields of its body."""
+"""Calls of functions as they travel: the resource and fields of a request, and answers in JSON and XML."""
 
 import json
 from collections.abc import Mapping
@@ -16,16 +16,17 @@ _RESOURCE = (("StreamName", "TableName"), ("ShardId", "Key"))
 
 
 class FunctionCall:
-    """Its fields are checked when they are taken. Everything raises V3ioError."""
+    """A call of a function. Its fields are checked when they are taken; all methods raise ApiError."""
 
     def __init__(self, address: Address, body: bytes) -> None:
         self._fields = _parsed(body)
         self.address = address
+        # Clients name the resource in the path, or in the body beside the path of what it lies in.
         if address.has_slash:
             self._complete()
 
     def text(self, name: str) -> str:
-        """Empty where it is absent."""
+        """Return a field that is a string; empty where it is absent."""
         value = self._fields.get(name)
         if value is None:
             return ""
@@ -34,18 +35,23 @@ class FunctionCall:
         return value
 
     def whole(self, name: str, least: int, most: int, default: int | None = None) -> int:
-        """A number from `least` to `most`, also as a string. Without a default it has to be there."""
+        """Return a field that is a number from `least` to `most`, also as a string.
+
+        It has to be there where there is no default.
+        """
         value = self._fields.get(name)
         if value is None and default is not None:
             return default
+        # Some clients send numbers as strings; 20 digits and more can't be in any bounds.
         if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
             value = int(value)
+        # A bool is an int to Python, but no number in JSON.
         if type(value) is not int or not least <= value <= most:
             raise _wrong(name, value, f"a whole number from {least} to {most}")
         return value
 
     def items(self, name: str, most: int) -> list[Any]:
-        """A list, which has to be there."""
+        """Return a field that is a list, which has to be there."""
         value = self._fields.get(name)
         if not isinstance(value, list) or len(value) > most:
             shown = f"{len(value)} entries" if isinstance(value, list) else value
@@ -53,7 +59,7 @@ class FunctionCall:
         return value
 
     def fields(self, name: str) -> dict[str, Any]:
-        """An object, which has to be there."""
+        """Return a field that is an object, which has to be there."""
         value = self._fields.get(name)
         if not isinstance(value, dict):
             raise _wrong(name, value, "an object")
@@ -67,7 +73,7 @@ class FunctionCall:
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
-    """No body is no fields."""
+    """Return the fields of a body; no body has none."""
     try:
         fields = json.loads(body) if body else {}
     except (ValueError, RecursionError) as error:
@@ -78,7 +84,11 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 
 def _name_of(found: object) -> str:
-    """Of a stream, shard, table or item; an item's may be an attribute, as in {"name": {"S": "bob"}}."""
+    """Return the name of a stream, shard, table or item.
+
+    An item's may be an attribute, as in {"name": {"S": "bob"}}.
+    """
+    # Twice: from the attribute's name to its type, and from that to the text.
     for _ in range(2):
         if isinstance(found, dict) and len(found) == 1:
             (found,) = found.values()
@@ -89,7 +99,7 @@ def _name_of(found: object) -> str:
 
 
 def _has_half_pairs(text: str) -> bool:
-    """JSON can spell half of a surrogate pair, which no UTF-8 has."""
+    """Whether the text has half of a surrogate pair, which JSON can spell and UTF-8 can't."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -102,8 +112,6 @@ def _wrong(name: str, value: object, expected: str) -> Exception:
 
 
 _JSON = "application/json"
-
-
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -116,7 +124,10 @@ def json_answer(content: Mapping[str, Any], status: int = 200) -> web.Response:
 
 
 def item_answer(content: Mapping[str, Any], mtime_ns: int) -> web.Response:
-    """About an item: with its time as a condition for the next write, which clients in Go insist on."""
+    """Return an answer about an item, with its mtime as a condition for the next write.
+
+    Clients in Go insist on that header.
+    """
     answer = json_answer(content)
     seconds, rest = divmod(mtime_ns, NANOSECONDS)
     verifier = f"__mtime_secs=={seconds} and __mtime_nsecs=={rest}"
@@ -130,7 +141,7 @@ def function_error(error: ApiError) -> web.Response:
 
 
 def object_error(error: ApiError) -> web.Response:
-    """Of what isn't a function's call."""
+    """Return an error about what isn't a function's call: XML, as from other object stores."""
     text = f"<Error><Code>{error.code}</Code><Message>{escape(error.message)}</Message></Error>"
     return xml_answer(text, error.status)
 

@@ -1,4 +1,4 @@
-"""The one file: SQLite, written to its log at each commit, which a kill -9 of the process doesn't undo."""
+"""The database: one SQLite file, written to its log at each commit, which a kill -9 doesn't undo."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ Row = tuple[Any, ...]
 
 
 class Database:
-    """Owned by one thread. Everything but `open_database` raises sqlite3.Error: the disk, mostly."""
+    """A connection to the database, owned by one thread. Its methods raise sqlite3.Error."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -60,7 +60,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that is written in it, or nothing."""
+        """Write all that is written inside, or nothing of it."""
         self.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -72,7 +72,10 @@ class Database:
 
 
 def open_database(folder: Path) -> Database:
-    """That of `folder`, made where there is none. What a kill left half written is dropped. UsageError."""
+    """Open the database of `folder`, made where there is none. A half-written transaction is dropped.
+
+    UsageError where it can't be used.
+    """
     path = folder / _FILE
     try:
         return _opened(path)
@@ -85,7 +88,7 @@ def open_database(folder: Path) -> Database:
 def _opened(path: Path) -> Database:
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
-        # Without memory that is shared with other processes, of which there is none.
+        # No other process has the file open, so WAL needs no memory that is shared with others.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")

@@ -1,6 +1,6 @@
-"""What the web API answers instead of what was asked for."""
+"""The errors of the web API, worded as the platform words them."""
 
-# What of these codes stands in no page of the vendor's is a number of ours: clients go by status and text.
+# Codes that stand in no page of the vendor's are made up: clients go by status and text.
 _INVALID_ARGUMENT = -201326592
 _RESOURCE_IN_USE = -201326593
 _SHARD_ID_OUT_OF_RANGE = -201326594
@@ -52,11 +52,11 @@ def resource_in_use() -> ApiError:
     return ApiError(409, _RESOURCE_IN_USE, "ResourceInUseException: something of that name is there")
 
 
-def invalid_shard_count(wanted: int, shard_count: int) -> ApiError:
+def invalid_shard_count(requested: int, shard_count: int) -> ApiError:
     return ApiError(
         400,
         _INVALID_SHARD_COUNT,
-        f"InvalidShardCountException: {wanted} is no more than the {shard_count} that it has",
+        f"InvalidShardCountException: {requested} is no more than the {shard_count} that it has",
     )
 
 

@@ -1,4 +1,4 @@
-"""An item's attributes: those that clients set, and those that the system has."""
+"""Items: their attributes, read, put and updated, each write under a condition if it has one."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -26,14 +26,8 @@ from headrace.runtime.embedded.v3io.nodes import NANOSECONDS, Address, Node, Nod
 from headrace.runtime.embedded.v3io.store import Store
 
 Attributes = dict[str, dict[str, Any]]
-
-
 _USER, _EVERYTHING = "*", "**"
-
-
-_MOST_NAMES = 1000
-
-
+_MAX_NAMES = 1000
 _SYSTEM: dict[str, Callable[[Node], int | str]] = {
     "__name": lambda node: node.name,
     "__size": lambda node: node.size,
@@ -46,23 +40,21 @@ _SYSTEM: dict[str, Callable[[Node], int | str]] = {
     "__atime_secs": lambda node: node.mtime_ns // NANOSECONDS,
     "__atime_nsecs": lambda node: node.mtime_ns % NANOSECONDS,
     "__inode_number": lambda node: node.inode,
+    # Always 0 here: there is one user, and no collection.
     "__uid": lambda _: 0,
     "__gid": lambda _: 0,
     "__collection_id": lambda _: 0,
 }
-
-
 _OF_SHARDS: dict[str, Callable[[Node], int | str]] = {"__last_sequence_num": lambda node: node.last_sequence}
-
-
 RESERVED = _SYSTEM.keys() | _OF_SHARDS.keys()
-
-
-"""What no client may set."""
+"""The attributes that no client may set."""
 
 
 class ItemView:
-    """What conditions see of an item; of an absent one, nothing. `steps` are those that they take of it."""
+    """The attributes of an item, as conditions see them; an absent one has none.
+
+    `steps` counts what conditions and expressions take of it.
+    """
 
     def __init__(self, node: Node | None) -> None:
         self._node = node
@@ -70,13 +62,14 @@ class ItemView:
         self.own: Attributes = {} if node is None else node.own_attributes
 
     def value(self, name: str) -> Value | None:
-        """Of any attribute; None where it is absent."""
+        """Return the value of any attribute; None where it is absent."""
+        # Clients can't set the system's names, so the order of the two decides nothing.
         if name in self.own:
             return decoded(self.own[name])
         return self._system(name)
 
     def chosen(self, names: list[str], *, with_name: bool = False) -> dict[str, Typed]:
-        """Those of them that there are, typed; `with_name`: `*` has `__name` too, as it has in scans."""
+        """Return attributes by their names, typed; `with_name`: `*` has `__name` too, as it has in scans."""
         found: dict[str, Typed] = {}
         for name in names:
             if name in {_USER, _EVERYTHING}:
@@ -106,21 +99,22 @@ class ItemView:
 
 
 def names_in(text: str) -> list[str]:
-    """Of AttributesToGet: separated by commas; nothing is `*`. V3ioError for too many."""
+    """Return the names in AttributesToGet, separated by commas; none is `*`. ApiError for too many."""
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if len(names) > _MOST_NAMES:
-        raise invalid_argument(f"AttributesToGet has {len(names)} names, at most {_MOST_NAMES}")
+    if len(names) > _MAX_NAMES:
+        raise invalid_argument(f"AttributesToGet has {len(names)} names, at most {_MAX_NAMES}")
     return names or [_USER]
 
 
 _MERGE = "CreateOrReplaceAttributes"
-
-
-_MOST_CHARACTERS = 10 << 20
+_MAX_CHARACTERS = 10 << 20
 
 
 class Items:
-    """Between the look at a condition and the write nothing else runs: one thread, and no await."""
+    """The functions of items.
+
+    A condition and its write are one step: one thread, and no await between them.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -143,6 +137,7 @@ class Items:
         _is_merge(call, default=True)
         node = self._store.nodes.find(call.address)
         view = ItemView(node)
+        # With a condition that is false, the alternate expression is applied, if there is one.
         name = "UpdateExpression" if _holds(call, view) else "AlternateUpdateExpression"
         expression = call.text(name)
         if not expression:
@@ -152,6 +147,7 @@ class Items:
         except MalformedError as error:
             raise invalid_argument(f"{name}: {error}") from error
         _check_owner(changed)
+        # Before values are encoded: that copies each of them.
         _check_size(sum(len(it) for it in changed.values() if isinstance(it, str | bytes)))
         new = _checked({key: encoded(value) for key, value in changed.items() if value is not None})
         kept = {key: typed for key, typed in view.own.items() if key not in changed}
@@ -160,6 +156,7 @@ class Items:
     def _write(self, address: Address, node: Node | None, attributes: Attributes) -> web.Response:
         text = json.dumps(attributes, separators=(",", ":"))
         _check_size(len(text))
+        # One statement is a transaction by itself; making a node takes several.
         if node is not None:
             written = self._store.nodes.touch(node, attributes=text)
         else:
@@ -185,7 +182,7 @@ def _holds(call: FunctionCall, view: ItemView) -> bool:
 
 
 def _checked(sent: dict[str, Any]) -> Attributes:
-    """Attributes that may be kept. ApiError."""
+    """Return the attributes, if they may be kept. ApiError."""
     _check_owner(sent)
     for name, typed in sent.items():
         try:
@@ -203,9 +200,9 @@ def _check_owner(names: Iterable[str]) -> None:
 
 
 def _check_size(characters: int) -> None:
-    """Writes that merge, and updates, could add to an item without end."""
-    if characters > _MOST_CHARACTERS:
-        raise invalid_argument(f"an item has at most {_MOST_CHARACTERS} characters of attributes")
+    """Check the size of an item: writes that merge, and updates, could add to it without end."""
+    if characters > _MAX_CHARACTERS:
+        raise invalid_argument(f"an item has at most {_MAX_CHARACTERS} characters of attributes")
 
 
 def _no_expression() -> ApiError:

@@ -1,4 +1,4 @@
-"""What is in a directory, and which containers there are, in XML."""
+"""Listings in XML: of a directory, and of the containers."""
 
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -12,11 +12,11 @@ from headrace.runtime.embedded.v3io.errors import invalid_argument
 from headrace.runtime.embedded.v3io.nodes import NANOSECONDS, Address, Node, NodeKind, parse_address
 from headrace.runtime.embedded.v3io.store import Store
 
-_MOST_KEYS = 1000
+_MAX_KEYS = 1000
 
 
-class _Wanted(NamedTuple):
-    """`marker` is the name behind which to begin."""
+class _ListRequest(NamedTuple):
+    """A listing that is asked for. `marker` is the name behind which to begin."""
 
     directory: Address
     marker: str
@@ -26,6 +26,8 @@ class _Wanted(NamedTuple):
 
 
 class Listing:
+    """The requests for listings."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -38,39 +40,40 @@ class Listing:
         return xml_answer(_element("ListAllMyBucketsResult", _element("Buckets", "".join(shown))))
 
     def contents(self, container: str, query: str) -> web.Response:
-        """One level of it: what the query's `prefix` has in it, or is."""
-        wanted = _wanted(container, query)
-        top = self._store.nodes.existing(wanted.directory)
-        found = [top] if not top.is_directory else self._children(wanted)
-        shown, is_truncated = found[: wanted.most], len(found) > wanted.most
+        """List one level of a container: what is in the query's `prefix`, or that itself if it is a file."""
+        request = _parse_request(container, query)
+        top = self._store.nodes.existing(request.directory)
+        found = [top] if not top.is_directory else self._children(request)
+        shown, is_truncated = found[: request.most], len(found) > request.most
         about = {
             "Name": container,
             "NextMarker": _key(shown[-1], container) if shown else "",
-            "MaxKeys": wanted.most,
+            "MaxKeys": request.most,
             "IsTruncated": str(is_truncated).lower(),
         }
-        entries = "".join(_entry(node, container, has_info=wanted.has_info) for node in shown)
+        entries = "".join(_entry(node, container, has_info=request.has_info) for node in shown)
         return xml_answer(_element("ListBucketResult", _elements(about) + entries))
 
-    def _children(self, wanted: _Wanted) -> list[Node]:
-        """One more than is shown, if there is one."""
+    def _children(self, request: _ListRequest) -> list[Node]:
+        """Return one child more than is shown, if there is one."""
         found = self._store.nodes.children(
-            wanted.directory.path,
-            wanted.marker,
-            wanted.most + 1,
-            is_directories_only=wanted.is_directories_only,
+            request.directory.path,
+            request.marker,
+            request.most + 1,
+            is_directories_only=request.is_directories_only,
         )
-        return [node._replace(attributes="") for node in found]  # a thousand times ten megabytes, perhaps
+        # Attributes are dropped at once: a thousand items may have ten megabytes of them each.
+        return [node._replace(attributes="") for node in found]
 
 
-def _wanted(container: str, query: str) -> _Wanted:
+def _parse_request(container: str, query: str) -> _ListRequest:
     pairs = (field.partition("=") for field in query.split("&"))  # a + is a plus here: Go sends it as it is
     fields = {name: value for name, _, value in pairs}
-    most = fields.get("max-keys") or str(_MOST_KEYS)
-    if not (most.isascii() and most.isdecimal() and len(most) < 20 and 1 <= int(most) <= _MOST_KEYS):
-        raise invalid_argument(f"max-keys is {most[:40]!r}, expected a number from 1 to {_MOST_KEYS}")
+    most = fields.get("max-keys") or str(_MAX_KEYS)
+    if not (most.isascii() and most.isdecimal() and len(most) < 20 and 1 <= int(most) <= _MAX_KEYS):
+        raise invalid_argument(f"max-keys is {most[:40]!r}, expected a number from 1 to {_MAX_KEYS}")
     marker = unquote(fields.get("marker", "")).strip("/").rpartition("/")[2]
-    return _Wanted(
+    return _ListRequest(
         parse_address(f"{container}/{fields.get('prefix', '')}"),
         marker,
         int(most),
@@ -80,7 +83,7 @@ def _wanted(container: str, query: str) -> _Wanted:
 
 
 def _entry(node: Node, container: str, *, has_info: bool) -> str:
-    """A file's `Contents`, or a directory's `CommonPrefixes`."""
+    """Return the entry of a file, `Contents`, or of a directory, `CommonPrefixes`."""
     key = _key(node, container)
     about: dict[str, object] = {"Prefix": f"{key}/"} if node.is_directory else {"Key": key, "Size": node.size}
     about["LastModified"] = _time(node.mtime_ns)
@@ -104,12 +107,12 @@ def _info(node: Node) -> dict[str, object]:
 
 
 def _key(node: Node, container: str) -> str:
-    """Its path inside the container."""
+    """Return the path of a node inside the container."""
     return node.path.removeprefix(f"{container}/")
 
 
 def _time(ns: int) -> str:
-    """To the hundredth of a second, as the platform writes it."""
+    """Return a time to the hundredth of a second, as the platform writes it."""
     moment = datetime.fromtimestamp(ns // NANOSECONDS, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ns % NANOSECONDS // 10_000_000:02}Z"
 

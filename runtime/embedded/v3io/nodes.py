@@ -1,4 +1,4 @@
-"""Where something is: a container, and names in it."""
+"""The tree of nodes: directories, streams, shards and files, found by their address."""
 
 import json
 import time
@@ -10,11 +10,14 @@ from urllib.parse import unquote_to_bytes
 from headrace.runtime.embedded.v3io.database import Database
 from headrace.runtime.embedded.v3io.errors import invalid_argument, no_such_file, not_a_directory, not_empty
 
-_MOST_NAMES = 100
+_MAX_NAMES = 100
 
 
 class Address(NamedTuple):
-    """`bigdata/streams` and `orders`; a container is in the folder ``. `has_slash`: the path ended in one."""
+    """A path, as `bigdata/streams` and `orders`; a container is in the folder ``.
+
+    `has_slash`: the path ended in one, which tells a directory.
+    """
 
     folder: str
     name: str
@@ -26,7 +29,7 @@ class Address(NamedTuple):
 
     @property
     def parent(self) -> "Address":
-        """Only of what is in a container."""
+        """The directory above; only of what is in a container."""
         folder, _, name = self.folder.rpartition("/")
         return Address(folder, name)
 
@@ -39,7 +42,7 @@ class Address(NamedTuple):
 
 
 def parse_address(path: str) -> Address:
-    """A path as it stands in a request, whose slashes may repeat. Empty names: the root. V3ioError."""
+    """Parse a path as it stands in a request, whose slashes may repeat. The root has no name. ApiError."""
     try:
         text = unquote_to_bytes(path).decode()
     except UnicodeDecodeError as error:
@@ -49,19 +52,22 @@ def parse_address(path: str) -> Address:
     names = [name for name in text.split("/") if name]
     if any(name in {".", ".."} for name in names):
         raise invalid_argument("a path has no steps . and ..")
-    if len(names) > _MOST_NAMES:
-        raise invalid_argument(f"a path has at most {_MOST_NAMES} names")
+    if len(names) > _MAX_NAMES:
+        raise invalid_argument(f"a path has at most {_MAX_NAMES} names")
     return Address("/".join(names[:-1]), names[-1] if names else "", text.endswith("/"))
 
 
 class WriteClock:
-    """Each time is later than all before, whatever the machine's clock does: conditions compare them."""
+    """The times of writes: each is later than all before, whatever the machine's clock does.
+
+    Clients make writes conditional on mtime, so two writes must not have the same.
+    """
 
     def __init__(self, last_ns: int) -> None:
         self._last_ns = last_ns
 
     def next_ns(self) -> int:
-        """Nanoseconds since 1970."""
+        """Return the time of the next write in nanoseconds since 1970."""
         self._last_ns = max(time.time_ns(), self._last_ns + 1)
         return self._last_ns
 
@@ -70,9 +76,9 @@ NANOSECONDS = 1_000_000_000
 
 
 class NodeKind(IntEnum):
-    """As `__obj_type` says it. The platform's number of a shard is known, the others are ours.
+    """The kinds of nodes, as in `__obj_type`. A shard's number is the platform's, the others are made up.
 
-    Both kinds of directories stand between those of files.
+    Both kinds of directories stand between those of files: a scan asks for them by a range.
     """
 
     FILE = 0
@@ -85,7 +91,7 @@ _DIRECTORIES = {NodeKind.DIRECTORY, NodeKind.STREAM}
 
 
 class Node(NamedTuple):
-    """A row, as it was read. `attributes` is JSON, `size` in bytes; the sequences are a shard's.
+    """A row of the table of nodes. `attributes` is JSON, `size` in bytes; the sequences are a shard's.
 
     `first_sequence` is the oldest record's that is kept: one above `last_sequence` where there is none.
     """
@@ -109,7 +115,7 @@ class Node(NamedTuple):
 
     @property
     def is_directory(self) -> bool:
-        """Whether others are in it. A stream is one."""
+        """Whether other nodes may be in it. A stream is a directory of shards."""
         return self.kind in _DIRECTORIES
 
     @property
@@ -118,7 +124,7 @@ class Node(NamedTuple):
 
     @property
     def own_attributes(self) -> dict[str, dict[str, Any]]:
-        """What clients have set, typed as it travels."""
+        """The attributes that clients have set, typed as in requests."""
         found: dict[str, dict[str, Any]] = json.loads(self.attributes)
         return found
 
@@ -127,22 +133,16 @@ COLUMNS = (
     "inode, folder, name, kind, mtime_ns, ctime_ns, shard_count, retention_hours, "
     "first_sequence, last_sequence, attributes, length(data)"
 )
-
-
 _FIND = f"SELECT {COLUMNS} FROM nodes WHERE folder = ? AND name = ?"  # noqa: S608  # a constant
-
-
 _CHILDREN = f"""
 SELECT {COLUMNS} FROM nodes
 WHERE folder = ? AND name > ? AND name >= ? AND kind BETWEEN ? AND ? ORDER BY name LIMIT ?
 """  # noqa: S608
-
-
 _MAKE = "INSERT INTO nodes (folder, name, kind, mtime_ns, ctime_ns) VALUES (?, ?, ?, ?, ?)"
 
 
 class Nodes:
-    """Each change of a node gives it a new mtime. What changes several is the caller's transaction."""
+    """The table of nodes. Each change of a node gives it a new mtime; callers begin transactions."""
 
     def __init__(self, database: Database, clock: WriteClock) -> None:
         self._database = database
@@ -153,7 +153,7 @@ class Nodes:
         return None if row is None else Node._make(row)
 
     def existing(self, address: Address) -> Node:
-        """V3ioError where there is none."""
+        """Return the node of an address. ApiError where there is none."""
         node = self.find(address)
         if node is None:
             raise no_such_file()
@@ -162,9 +162,9 @@ class Nodes:
     def children(
         self, folder: str, after: str, most: int, *, start: str = "", is_directories_only: bool = False
     ) -> Iterator[Node]:
-        """What is in a directory, by name, beginning behind the name `after`, and not before `start`.
+        """Yield what is in a directory, by name, behind the name `after`, and not before `start`.
 
-        Each is read when it is taken: nothing may be written meanwhile.
+        Rows are read as they are taken: nothing may be written meanwhile.
         """
         first, last = (
             (NodeKind.DIRECTORY, NodeKind.STREAM) if is_directories_only else (NodeKind.FILE, NodeKind.SHARD)
@@ -173,32 +173,33 @@ class Nodes:
         return map(Node._make, rows)
 
     def data(self, node: Node) -> bytes:
-        """A file's."""
+        """Return the content of a file."""
         row = self._database.row("SELECT data FROM nodes WHERE inode = ?", node.inode)
         assert row is not None
         return bytes(row[0])
 
     def make(self, address: Address, kind: NodeKind) -> Node:
-        """With the directories above it. V3ioError where one of them is something else."""
+        """Make a node, and the directories above it. ApiError where one of them is something else."""
         self._make_folder(address)
         now_ns = self._clock.next_ns()
         self._database.execute(_MAKE, (*address[:2], kind, now_ns, now_ns))
         return self.existing(address)
 
     def touch(self, node: Node, **changed: str | bytes | int) -> Node:
-        """The node as it is with these columns changed."""
+        """Change columns of a node; return it as it is then."""
         mtime_ns = self._clock.next_ns()
         columns = ", ".join(f"{name} = ?" for name in changed)
         self._database.execute(
             f"UPDATE nodes SET mtime_ns = ?, {columns} WHERE inode = ?",  # noqa: S608  # names of ours
             (mtime_ns, *changed.values(), node.inode),
         )
+        # The column of the size is computed by SQLite: the node has to be told of new data by hand.
         data = changed.pop("data", None)
         size = len(data) if isinstance(data, bytes) else node.size
         return node._replace(mtime_ns=mtime_ns, size=size, **changed)  # type: ignore[arg-type]  # by column
 
     def delete(self, node: Node) -> None:
-        """A directory has to be empty. V3ioError."""
+        """Delete a node. ApiError for a directory that isn't empty."""
         if node.is_directory and any(self.children(node.path, "", 1)):
             raise not_empty()
         self._database.execute("DELETE FROM nodes WHERE inode = ?", (node.inode,))
@@ -206,6 +207,7 @@ class Nodes:
     def _make_folder(self, address: Address) -> None:
         if not address.folder:
             return
+        # A path needs no directory that was made before: all that are missing are made.
         parent = self.find(address.parent)
         if parent is None:
             self.make(address.parent, NodeKind.DIRECTORY)

@@ -1,4 +1,4 @@
-"""The Range header of objects: a part to read, or the end to write at."""
+"""Objects: files and directories by HTTP's own methods, whole or by the header Range."""
 
 import re
 from email.utils import formatdate
@@ -17,17 +17,13 @@ from headrace.runtime.embedded.v3io.nodes import NANOSECONDS, Address, Node, Nod
 from headrace.runtime.embedded.v3io.store import Store
 
 APPEND = "-1"
-
-
-"""Of a PUT: behind what is there."""
-
-
+"""The Range of a PUT that appends."""
 # v3io clients send `bytes=4` for all from 4 on, as others send `bytes=4-`.
 _RANGE = re.compile(r"bytes=([0-9]{1,18})(?:-([0-9]{1,18})?)?|bytes=-([0-9]{1,18})")
 
 
 def part_of(header: str, size: int) -> slice:
-    """What of an object of `size` bytes is asked for. ApiError where there is no such part."""
+    """Return the part of an object of `size` bytes that is asked for. ApiError where there is none."""
     found = _RANGE.fullmatch(header.strip())
     if found is None:
         raise invalid_argument(f"Range is {header[:40]!r}, expected bytes=FIRST-LAST")
@@ -40,11 +36,13 @@ def part_of(header: str, size: int) -> slice:
 
 
 class Objects:
+    """The requests for objects."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def head(self, address: Address) -> web.Response:
-        """What `get` would say of the whole: a directory has nothing in it."""
+        """Return the headers that `get` would for the whole; a directory has no content."""
         node = self._store.nodes.existing(address)
         headers = {"Content-Length": str(node.size), "Last-Modified": _last_modified(node)}
         return web.Response(headers=headers, content_type="application/octet-stream")
@@ -62,7 +60,7 @@ class Objects:
         return answer
 
     def put(self, address: Address, data: bytes, asked_range: str) -> web.Response:
-        """A path that ends in a slash makes a directory."""
+        """Write a file, or append to it; a path that ends in a slash makes a directory."""
         if asked_range not in {"", APPEND}:
             raise invalid_argument(f"Range is {asked_range[:40]!r}, expected {APPEND}, to append, or none")
         node = self._store.nodes.find(address)
@@ -73,13 +71,14 @@ class Objects:
         return web.Response()
 
     def delete(self, address: Address) -> web.Response:
-        """A directory or a stream has to be empty."""
+        """Delete a file, or a directory or stream that is empty."""
         if not address.folder:
             raise not_permitted("a container stays")
         node = self._store.nodes.existing(address)
+        # With a shard its records go, by and by.
         with self._store.database.transaction():
             self._store.nodes.delete(node)
-            self._store.retention.discard(node)
+            self._store.records.discard(node)
         return empty()
 
     def _put_directory(self, address: Address, node: Node | None) -> None:
@@ -94,6 +93,7 @@ class Objects:
             raise is_a_directory()
         if node is not None and node.kind == NodeKind.SHARD:
             raise not_permitted("PutRecords writes to shards")
+        # Appending keeps a file in one row: it is for small files, as all of this server is.
         before = self._store.nodes.data(node) if node is not None and is_appended else b""
         with self._store.database.transaction():
             file = node or self._store.nodes.make(address, NodeKind.FILE)

@@ -1,4 +1,4 @@
-"""Items of a directory, those that a filter is true of: GetItems."""
+"""GetItems: pages of the items in a directory that a filter is true of."""
 
 import asyncio
 import base64
@@ -15,18 +15,18 @@ from headrace.runtime.embedded.v3io.language.values import MalformedError
 from headrace.runtime.embedded.v3io.nodes import Node
 from headrace.runtime.embedded.v3io.store import Store
 
-_MOST_ITEMS = 1000
-_MOST_ANSWER_CHARACTERS = 10 << 20
-_MOST_SEGMENTS = 1024
-_MOST_STEPS = 20_000_000
-"""Of a page. An item is one, and so is each word of the filter: a short one gets over some million items."""
+_MAX_ITEMS = 1000
+_MAX_ANSWER_CHARACTERS = 10 << 20
+_MAX_SEGMENTS = 1024
+_MAX_STEPS = 20_000_000
+"""The most steps for a page. An item is one, and so is each token of a filter: short ones see millions."""
 _NODES_AT_ONCE = 200
 _STEPS_AT_ONCE = 20_000
-"""After as many, of whichever, others have their turn."""
+"""How many nodes or steps come between two turns of other requests."""
 
 
 class _Scan(NamedTuple):
-    """What is asked for: of the segment, names from `start` on and behind `after`, but below `end`."""
+    """A scan that is asked for: of a segment, names from `start` on, behind `after`, and below `end`."""
 
     names: list[str]
     filter: str
@@ -39,7 +39,7 @@ class _Scan(NamedTuple):
 
 
 class _Page:
-    """What of a scan goes into one answer."""
+    """The items of a scan that go into one answer."""
 
     def __init__(self, scan: _Scan) -> None:
         self._scan = scan
@@ -48,11 +48,12 @@ class _Page:
         self.steps = 0
 
     def take(self, node: Node) -> None:
-        """In, where it is meant. MalformedError."""
+        """Take an item in, where the filter is true of it. MalformedError."""
         scan = self._scan
         self.steps += 1
         if node.is_directory or zlib.crc32(node.name.encode()) % scan.segments != scan.segment:
             return
+        # Parsing the attributes is work as well, whatever the filter looks at.
         view = ItemView(node)
         view.steps.take(len(node.attributes) // BYTES_PER_STEP)
         is_meant = not scan.filter or holds(scan.filter, view.value, view.steps)
@@ -63,23 +64,25 @@ class _Page:
             self._size += len(node.attributes)
 
     def is_full(self) -> bool:
-        """V3ioError where it is empty, and has taken too long all the same."""
-        is_spent = self.steps > _MOST_STEPS
+        """Whether the page ends here. ApiError where it is empty, and has taken too many steps."""
+        is_spent = self.steps > _MAX_STEPS
         if is_spent and not self.items:
             raise invalid_argument(
-                f"FilterExpression: no item fits among those that {_MOST_STEPS} steps get over: "
+                f"FilterExpression: no item fits among those that {_MAX_STEPS} steps get over: "
                 "make it shorter, or scan fewer items, by ShardingKey and SortKeyRangeStart"
             )
-        is_large = len(self.items) >= self._scan.limit or self._size > _MOST_ANSWER_CHARACTERS
+        is_large = len(self.items) >= self._scan.limit or self._size > _MAX_ANSWER_CHARACTERS
         return is_spent or is_large
 
 
 class Scans:
+    """The function GetItems. Scans give way to other requests every few nodes."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def get_items(self, call: FunctionCall) -> web.Response:
-        """A page of them. Only the last may be empty: published cursors stop there."""
+        """Return a page of items. Only the last page may be empty: published cursors stop at one."""
         top = self._store.nodes.existing(call.address)
         if not top.is_directory:
             raise not_a_directory()
@@ -95,9 +98,10 @@ class Scans:
         )
 
     async def _page(self, folder: str, scan: _Scan) -> tuple[list[dict[str, Any]], str]:
-        """Items, and where to go on; empty where nothing can follow."""
+        """Return a page's items, and the name to go on behind; empty where nothing can follow."""
         page, after, before = _Page(scan), scan.after, None
         while after != before:
+            # A page may take long, and there is one thread: it goes on from the last name after each turn.
             before, turn_ends = after, page.steps + _STEPS_AT_ONCE
             for node in self._store.nodes.children(folder, after, _NODES_AT_ONCE, start=scan.start):
                 if scan.end and node.name >= scan.end:
@@ -113,7 +117,7 @@ class Scans:
 
 
 def _scan(call: FunctionCall) -> _Scan:
-    segments = call.whole("TotalSegment", 0, _MOST_SEGMENTS, 0) or 1
+    segments = call.whole("TotalSegment", 0, _MAX_SEGMENTS, 0) or 1
     key = call.text("ShardingKey")
     start, end = _range(call, key) if key else ("", "")
     return _Scan(
@@ -122,14 +126,15 @@ def _scan(call: FunctionCall) -> _Scan:
         start,
         end,
         _marked(call.text("Marker")),
-        call.whole("Limit", 0, 1 << 62, _MOST_ITEMS) or _MOST_ITEMS,
+        call.whole("Limit", 0, 1 << 62, _MAX_ITEMS) or _MAX_ITEMS,
         call.whole("Segment", 0, segments - 1, 0),
         segments,
     )
 
 
 def _range(call: FunctionCall, key: str) -> tuple[str, str]:
-    """Names are KEY.SORTKEY; the end of the range isn't in it."""
+    """Return the range of names of a sharding key. Names are KEY.SORTKEY; the end isn't in the range."""
+    # Without an end, all sort keys of the sharding key from the start on.
     start, end = call.text("SortKeyRangeStart"), call.text("SortKeyRangeEnd")
     behind_all = f"{key}/"  # a slash comes after the dot, and is in no name
     return f"{key}.{start}", f"{key}.{end}" if end else behind_all

@@ -1,4 +1,4 @@
-"""A v3io server on loopback: a process of this one's, which dies with it."""
+"""The starter of a v3io server on loopback: a process that dies with this one. See README.md beside it."""
 
 import asyncio
 import os
@@ -14,39 +14,29 @@ import aiohttp
 from headrace.runtime.embedded.data_folder import OwnedFolder
 from headrace.runtime.embedded.ports import HOST, check_listener, free_port
 from headrace.runtime.embedded.server_process import ServerProcess, start_server
-from headrace.runtime.embedded.v3io.api import VARIABLE
 from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.processes import PASSED_ON, picked
-from headrace.runtime.v3io.addresses import StreamPath, V3ioAccess
+from headrace.runtime.v3io.addresses import V3IO_KEY_VARIABLE, StreamPath, V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient, V3ioRefusedError
 from headrace.runtime.v3io.streams import create
 
 _START_SECONDS = 60.0
-
-
 _STOP_SECONDS = 10.0
-
-
 _POLL_SECONDS = 0.01
-
-
 _ANSWER_SECONDS = 0.5  # what is silent for longer is no server of ours, or asked once more
-
-
 _LOG_FILE = "v3io.log"
-
-
 _MODULE = "headrace.runtime.embedded.v3io"
 
 
 class V3ioProcess(ServerProcess):
-    """One run of the v3io server."""
+    """A run of the v3io server."""
 
     def __init__(
         self, folder: Path, port: int, *, lock_fd: int, containers: Sequence[str], access_key: str
     ) -> None:
         self._folder = folder
         self._port = port
+        # -P: the working folder is the user's, and may have modules of any name.
         command = [sys.executable, "-P", "-m", _MODULE, "--data-dir", str(folder), "--port", str(port)]
         command += [f"--container={name}" for name in containers]
         process = start_server(command, folder / _LOG_FILE, lock_fd, env=_environment(access_key))
@@ -56,18 +46,20 @@ class V3ioProcess(ServerProcess):
         """Return when the server answers. UsageError, with its last lines, when it does not."""
         try:
             async with asyncio.timeout(_START_SECONDS):
-                while not await _answers(self._port):  # polled, as the other servers are
+                # Polled: the server prints nothing, and tells nobody that it is ready.
+                while not await _answers(self._port):
                     if self._process.poll() is not None:
                         raise UsageError(last_lines(self._folder))
                     await asyncio.sleep(_POLL_SECONDS)
+                # Somebody answers: before clients send a key there, it has to be our process that does.
                 check_listener(self.pid, self._port)
         except TimeoutError as error:
-            said = last_lines(self._folder)
-            raise UsageError(f"the v3io server is not ready after {_START_SECONDS:g} s: {said}") from error
+            log = last_lines(self._folder)
+            raise UsageError(f"the v3io server is not ready after {_START_SECONDS:g} s: {log}") from error
 
 
 def last_lines(folder: Path) -> str:
-    """What the server in `folder` said last, in one line."""
+    """Return the last lines of the log of the server in `folder`, in one line."""
     try:
         lines = (folder / _LOG_FILE).read_text(errors="replace").splitlines()
     except OSError:
@@ -76,13 +68,16 @@ def last_lines(folder: Path) -> str:
 
 
 def _environment(access_key: str) -> Mapping[str, str]:
-    """Ours of that name is for clients: of the server it would ask for a key that nobody gave it."""
-    own = {VARIABLE: access_key} if access_key else {}
+    """Return the server's environment.
+
+    Our own V3IO_ACCESS_KEY is for clients of other web APIs: this server gets the key that it was given.
+    """
+    own = {V3IO_KEY_VARIABLE: access_key} if access_key else {}
     return picked(os.environ, PASSED_ON) | own
 
 
 async def _answers(port: int) -> bool:
-    """Whether somebody there speaks HTTP: a refusal will do."""
+    """Whether somebody answers HTTP at the port; a refusal will do."""
     timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
     url = f"http://{HOST}:{port}/bigdata/"
     try:
@@ -93,13 +88,11 @@ async def _answers(port: int) -> bool:
 
 
 _RETENTION_HOURS = 24
-
-
 _IS_THERE = 409
 
 
 class EmbeddedV3io:
-    """One server. `start` may fail, `stop` is idempotent and bounded, `async with` does both.
+    """A server. `start` may fail, `stop` is idempotent and bounded, `async with` does both.
 
     `data_dir` None: a temporary folder, deleted by `stop`. Given: kept. `port` 0: a free one. With an
     `access_key`, clients have to show it. `containers` are there besides bigdata, projects and users.
@@ -117,7 +110,7 @@ class EmbeddedV3io:
         containers: Sequence[str] = (),
     ) -> None:
         self._folder = OwnedFolder(data_dir.expanduser().absolute() if data_dir else None, "headrace-v3io-")
-        self._wanted_port = port
+        self._given_port = port
         self._port = 0
         self._access_key = access_key
         self._containers = containers
@@ -139,7 +132,7 @@ class EmbeddedV3io:
             return
         try:
             await self._folder.take()
-            self._port = self._wanted_port or free_port()
+            self._port = self._given_port or free_port()
             await self._launch()
         except OSError as error:
             self.kill()
@@ -158,7 +151,7 @@ class EmbeddedV3io:
         self._port = 0
 
     def kill(self) -> None:
-        """`stop` for who can't wait: kill -9. Idempotent."""
+        """Stop the server without waiting for anything: kill -9. Idempotent."""
         if self._process is not None:
             self._process.kill()
             self._process = None
@@ -166,19 +159,19 @@ class EmbeddedV3io:
         self._port = 0
 
     async def restart(self, *, kill: bool = False) -> None:
-        """The same server again, same port and data; `kill` ends it with kill -9 first."""
+        """Start the same server again, with the same port and data; `kill` ends it by kill -9 first."""
         assert self._folder.path is not None, "restart what was started"
         await self._halt(signal.SIGKILL if kill else signal.SIGTERM)
         await self._launch()
 
     async def wait(self) -> str:
-        """Return when the server has ended by itself or was stopped: its last log lines."""
+        """Wait until the server has ended by itself or was stopped; return its last log lines."""
         if self._process is not None:
             await self._process.until_ended()
         return last_lines(self._folder.path) if self._folder.path else "stopped"
 
     async def create_streams(self, streams: Mapping[str, int]) -> None:
-        """Their paths, `container/path`, and how many shards; those that exist stay as they are."""
+        """Create streams, by path (`container/path`) with their shards; existing ones stay as they are."""
         async with V3ioClient(V3ioAccess(self.url, self._access_key)) as client:
             for path, shard_count in streams.items():
                 try:

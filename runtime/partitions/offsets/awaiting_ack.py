@@ -1,17 +1,17 @@
-"""What was handled and waits for an ack: it is open in the ledger, and waits nowhere to be handed out."""
+"""Records that were handled and wait for an ack: open in the ledger, and in no buffer."""
 
 from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
+from headrace.runtime.partitions.offsets.interval_set import Span
 from headrace.runtime.partitions.offsets.ledger import Ledger
 
-Span = tuple[int, int]
 NOBODY = -1
-"""In place of the worker that is to ack a record: no death changes anything."""
+"""The worker index of a record that no worker is to ack: no death changes anything."""
 
 
 class AwaitingAck(AbstractSet[int]):
-    """A set of first offsets. Of each it knows which worker has handled it, when, and where a range ends.
+    """A set of first offsets, with the worker that has handled each, the time, and where a range ends.
 
     Orphans are those whose worker has died: nobody is left to ack them.
     """
@@ -20,7 +20,9 @@ class AwaitingAck(AbstractSet[int]):
 
     def __init__(self) -> None:
         self.has_orphans = False
-        # As they were handled. When is one list for all that came between two looks: the second one fills it.
+        # In the order in which they were handled: worker index (None: an orphan) and time. Records added
+        # between two calls of `look` share one list; the next call writes the time into it. So adding reads
+        # no clock.
         self._handled: dict[int, tuple[int | None, list[float]]] = {}
         self._seen: list[float] = []
         self._ends: dict[int, int] = {}  # of ranges
@@ -40,19 +42,22 @@ class AwaitingAck(AbstractSet[int]):
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def ranges(self) -> Collection[Span]:
-        """Those that are ranges."""
+        """Return the spans of those that are ranges."""
         return [span for span in self._ends.items() if span[0] in self._handled]
 
     def end_of(self, first: int) -> int:
-        """Of what begins there, or began there when it was handled last."""
+        """Return the end of the record or range that begins there, or did when it was handled last."""
         return self._ends.get(first, first + 1)
 
     def add(self, firsts: Iterable[int], worker_index: int | None) -> None:
-        """That worker has handled these."""
+        """Add records that this worker has handled."""
         self._handled |= dict.fromkeys(firsts, (worker_index, self._seen))
 
     def look(self, now: float) -> float:
-        """How long what was handled first has waited; what came since the last look, from `now` on."""
+        """Return how long the record that was handled first has waited, in seconds.
+
+        For records added since the last call, the time runs from `now` on.
+        """
         if not self._handled:
             return 0.0
         self._seen.append(now)
@@ -61,12 +66,13 @@ class AwaitingAck(AbstractSet[int]):
         return now - seen_at
 
     def add_ends(self, ranges: Iterable[Span]) -> None:
-        """Where those of these end that were added."""
+        """Note where ranges end, of those that were added."""
         self._ends |= ranges
         self._ends = {first: end for first, end in self._ends.items() if first in self._handled}
 
     def forget(self, first: int, end: int) -> None:
-        """Those in `[first, end)` are settled."""
+        """Remove what lies in `[first, end)`: it is settled."""
+        # By the shorter way: an ack of one record must not cost the walk through all that wait.
         if end - first < len(self._handled):
             for offset in range(first, end):
                 self._handled.pop(offset, None)
@@ -74,14 +80,17 @@ class AwaitingAck(AbstractSet[int]):
             self._handled = {at: of for at, of in self._handled.items() if not first <= at < end}
 
     def orphan(self, worker_index: int) -> int:
-        """That worker has died; how many orphans it leaves."""
+        """Make orphans of what a worker has handled that has died; return how many those are."""
         orphans = {at: (None, of[1]) for at, of in self._handled.items() if of[0] == worker_index}
         self._handled |= orphans
         self.has_orphans |= bool(orphans)
         return len(orphans)
 
     def abandon(self, first: int) -> bool:
-        """Nobody is to ack this one any more; whether it waits for that."""
+        """Make an orphan of one record, which nobody is to ack any more.
+
+        Return whether it waits for an ack.
+        """
         if first not in self._handled:
             return False
         self._handled[first] = (None, self._handled[first][1])
@@ -89,16 +98,16 @@ class AwaitingAck(AbstractSet[int]):
         return True
 
     def is_orphan(self, first: int) -> bool:
-        """It is to come again."""
+        """Whether that record is to come again."""
         return first in self._handled and self._handled[first][0] is None
 
     def drop_orphans(self) -> None:
-        """They come again."""
+        """Remove all orphans, which are fetched again."""
         self._handled = {first: of for first, of in self._handled.items() if of[0] is not None}
         self.has_orphans = False
 
     def settled_in(self, ledger: Ledger) -> Ledger:
-        """A ledger in which they are settled, and all else is as in this one."""
+        """Return a ledger in which these records are settled, and all else is as in that one."""
         found = Ledger(ledger.committable, ledger.settled_spans())
         if ledger.committable < ledger.position:
             found.add(ledger.committable, ledger.position)

@@ -1,4 +1,4 @@
-"""What Headrace writes into the metadata of a commit, a string that the broker keeps beside the offset.
+"""The text of a checkpoint: metadata of a commit, a string that the broker keeps beside the offset.
 
     headrace/1 n=8 t=TOPIC f=TOPIC,TOPIC s=CHECKSUM/ATTEMPTS/PLAN/RUNS. b=CHECKSUM/BATCHES.
 
@@ -22,6 +22,7 @@ from uuid import UUID
 from zlib import crc32
 
 from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Checkpoint, PlannedBatches
+from headrace.runtime.partitions.offsets.interval_set import Span
 
 MAX_TEXT_CHARS = 32767  # what the protocol's length field can say; ours is ASCII, so bytes and characters
 
@@ -44,7 +45,7 @@ _MAX_FAILURES = 10**6  # of one record
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """`text` as it goes to the broker. `is_whole`: nothing is left out."""
+    """A text as it goes to the broker. `is_whole`: nothing is left out of it."""
 
     text: str
     is_whole: bool
@@ -52,7 +53,9 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointText:
-    """`first_partition_count`: how many partitions the topic had when the group first came to it.
+    """A checkpoint, and what else a commit says of its topic.
+
+    `first_partition_count`: how many partitions the topic had when the group first came to it.
 
     A partition from that number on has appeared since, and is read from its beginning whatever initialOffset
     says; one below it that has no commit has only been left alone so far.
@@ -68,29 +71,31 @@ class CheckpointText:
     first_topics: tuple[str, ...] = ()
 
     def encode(self, max_chars: int, *, runs_first: bool = False) -> Encoded:
-        """Count, attempts from the lowest up, plan, acked runs likewise, until something doesn't fit.
+        """Write count, attempts from the lowest up, plan, acked runs likewise, until something doesn't fit.
 
-        What is left out is delivered again, or counted anew: less than the truth is always safe.
-        `runs_first`: messages were written with acked runs, and would be again.
+        `max_chars`: what the broker takes. What is left out is delivered again, or counted anew: less than
+        the truth is always safe. `runs_first`: messages were written with acked runs, and would be again.
         """
         checkpoint = self.checkpoint
         head = self._head(max_chars)
-        room = max_chars - len(head) - _STATE_CHARS if head else -1
+        left = max_chars - len(head) - _STATE_CHARS if head else -1
         runs, has_all_runs = "", True
         if runs_first:
-            runs, has_all_runs = _as_many_as_fit(_run_items(checkpoint), room)
-            room -= len(runs)
-        attempts, is_whole = _as_many_as_fit(_attempt_items(checkpoint), room)
+            runs, has_all_runs = _as_many_as_fit(_run_items(checkpoint), left)
+            left -= len(runs)
+        attempts, is_whole = _as_many_as_fit(_attempt_items(checkpoint), left)
         plan = _plan_item(checkpoint)
-        if not is_whole or len(attempts) + len(plan) > max(room, 0):
+        # Attempts go first: without a plan a batch may come again with other boundaries, without attempts a
+        # record that kills its worker would be tried for ever.
+        if not is_whole or len(attempts) + len(plan) > max(left, 0):
             plan, is_whole = "", is_whole and not plan
         behind = ""
-        room -= len(attempts) + len(plan)
+        left -= len(attempts) + len(plan)
         if plan and checkpoint.plan and checkpoint.plan.behind:
-            behind, is_whole = _as_many_as_fit(_batch_items(checkpoint.plan), room - _BEHIND_CHARS)
-            room -= len(behind) + _BEHIND_CHARS
+            behind, is_whole = _as_many_as_fit(_batch_items(checkpoint.plan), left - _BEHIND_CHARS)
+            left -= len(behind) + _BEHIND_CHARS
         if is_whole and not runs_first:
-            runs, has_all_runs = _as_many_as_fit(_run_items(checkpoint), room)
+            runs, has_all_runs = _as_many_as_fit(_run_items(checkpoint), left)
         state = f"{attempts}/{plan}/{runs}." if attempts or plan or runs else ""
         end = _END if 0 < len(head) <= max_chars - len(_END) else ""
         text = head + (f" s={_checksum(checkpoint.offset, state)}/{state}" if state else end)
@@ -99,7 +104,10 @@ class CheckpointText:
         return Encoded(text, is_whole and has_all_runs)
 
     def _head(self, max_chars: int) -> str:
-        """Its first words, as many as fit. Topics beyond a number are left out: all count as new."""
+        """Return the first words, as many as fit.
+
+        Topics beyond a number are left out: all count as new then.
+        """
         head = ""
         for word in (
             f"headrace/1 n={self.first_partition_count}",
@@ -113,9 +121,10 @@ class CheckpointText:
 
 
 def decode_text(offset: int, text: str | None) -> CheckpointText | None:
-    """What was written with a commit of `offset`; None for metadata of other tools and of versions to come.
+    """Return what was written with a commit of `offset`; None for metadata of other tools and later versions.
 
-    Never raises. State that isn't whole, or belongs to another offset, is as good as none.
+    Never raises: anybody in the group may have written it. State that isn't whole, or belongs to another
+    offset, is as good as none.
     """
     found = _FORMAT.match((text or "").partition("\0")[0])
     if found is None:
@@ -143,12 +152,12 @@ def decode_text(offset: int, text: str | None) -> CheckpointText | None:
 # ---- writing
 
 
-def _as_many_as_fit(items: Iterable[str], room: int) -> tuple[str, bool]:
-    """The first items, joined, and whether they are all."""
+def _as_many_as_fit(items: Iterable[str], left: int) -> tuple[str, bool]:
+    """Return the first items, joined, and whether they are all."""
     kept: list[str] = []
     for item in items:
-        room -= len(item) + bool(kept)
-        if room < 0:
+        left -= len(item) + bool(kept)
+        if left < 0:
             return ",".join(kept), False
         kept.append(item)
     return ",".join(kept), True
@@ -163,7 +172,7 @@ def _attempt_items(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def _plan_item(checkpoint: Checkpoint) -> str:
-    """A batch may have begun below the commit: its first records are settled."""
+    """Write the first batch. It may have begun below the commit, as its first records are settled: a `-`."""
     plan = checkpoint.plan
     if plan is None or plan.end <= plan.first:
         return ""
@@ -173,12 +182,12 @@ def _plan_item(checkpoint: Checkpoint) -> str:
 
 
 def _batch_items(plan: PlannedBatches) -> Iterator[str]:
-    """Batches that are alike are one: nearly all are full, and follow each other."""
-    at, told = plan.end, list[tuple[int, int]]()
+    """Yield the batches behind the first, alike ones as one: nearly all are full, and follow each other."""
+    at, gaps = plan.end, list[tuple[int, int]]()
     for first, end in plan.behind:
-        told.append((first - at, end - first))
+        gaps.append((first - at, end - first))
         at = end
-    for (gap, length), alike in groupby(told):
+    for (gap, length), alike in groupby(gaps):
         count = len(list(alike))
         yield _span(gap, length) + (f"*{_base36(count)}" if count > 1 else "")
 
@@ -213,7 +222,7 @@ def _checksum(offset: int, state: str) -> str:
 
 
 def _read_state(offset: int, state: re.Match[str]) -> Checkpoint:
-    """Raises ValueError on numbers that no checkpoint has."""
+    """Read the word `s=`. Raises ValueError on numbers that no checkpoint has."""
     attempts: list[tuple[int, int, int]] = []
     at = offset
     for item in filter(None, state[3].split(",")):
@@ -224,7 +233,7 @@ def _read_state(offset: int, state: re.Match[str]) -> Checkpoint:
             raise ValueError("out of range")
         if failures:
             attempts.append((first, at, failures))
-    runs: list[tuple[int, int]] = []
+    runs: list[Span] = []
     at = offset
     for item in filter(None, state[7].split(",")):
         first, at = _read_span(at, item)
@@ -245,20 +254,21 @@ def _read_plan(offset: int, sign: str, span: str, session: str | None) -> Planne
 
 
 def _with_batches(checkpoint: Checkpoint, items: str) -> Checkpoint:
-    """What `_batch_items` says of its plan. Raises ValueError as `_read_state` does."""
+    """Add to its plan what `_batch_items` has written. Raises ValueError as `_read_state` does."""
     if (plan := checkpoint.plan) is None:
         return checkpoint
-    at, behind = plan.end, list[tuple[int, int]]()
+    at, behind = plan.end, list[Span]()
     for item in items.split(","):
         span, _, count = item.partition("*")
+        # However large the count, as a few characters must not stand for much memory.
         for _ in range(min(int(count or "1", 36), MOST_PLANNED - len(behind))):
             first, at = _read_span(at, span)
             behind.append((first, at))
     return replace(checkpoint, plan=replace(plan, behind=tuple(behind)))
 
 
-def _read_span(at: int, span: str) -> tuple[int, int]:
-    """First and end of a span that follows offset `at`."""
+def _read_span(at: int, span: str) -> Span:
+    """Return the first and the end of a span that follows offset `at`."""
     gap, _, more = span.partition("+")
     first = at + int(gap, 36)
     end = first + int(more or "0", 36) + 1

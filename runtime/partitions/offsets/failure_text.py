@@ -1,4 +1,4 @@
-"""Why a record failed, in a line: the one that names the exception."""
+"""The text of a failure in one line: of a traceback, the line that names the exception."""
 
 import re
 from collections.abc import Sequence
@@ -19,24 +19,30 @@ _BETWEEN = (
 
 
 def in_one_line(reason: str) -> str:
-    """Of a traceback the line with the exception's name, of another text its first; cut where it is long."""
+    """Return a traceback's line with the exception's name, or another text's first line.
+
+    Cut where it is long.
+    """
     return _named_in(_last_part(reason)).rstrip(":")[:_LINE_CHARS]
 
 
 def log_extra(reason: str, *, is_known: bool = False, **fields: Any) -> dict[str, Any]:
-    """For a log line that has it in one line: `fields`, the exception, and the rest unless `is_known`."""
+    """Return the `extra` of a log line that has a failure in one line.
+
+    That is `fields`, the exception's name, and the whole text unless `is_known`: it was logged before.
+    """
     if name := _exception_in(reason):
         fields["exception"] = name
     return {"fields": fields, "error": "" if is_known or in_one_line(reason) == reason else reason}
 
 
 def is_alike(reason: str, other: str) -> bool:
-    """Whether they differ in the exception's message alone: it was raised at the same place."""
+    """Whether two failures differ in the exception's message alone: it was raised at the same place."""
     return _origin(reason) == _origin(other)
 
 
 def _exception_in(reason: str) -> str:
-    """The exception's name, "" where it is another text than a traceback."""
+    """Return the exception's name, "" where the text is no traceback."""
     found = _EXCEPTION.match(in_one_line(reason)) if _last_part(reason)[0] in _HEADERS else None
     return found[0] if found else ""
 
@@ -48,14 +54,14 @@ def _origin(reason: str) -> tuple[str, ...]:
 
 
 def _last_part(reason: str) -> Sequence[str]:
-    """Its lines from the last traceback on. At least one."""
+    """Return the lines from the last traceback on: one at least."""
     lines = [line for line in reason.splitlines() if line.strip()] or [""]
     last = max((at + 1 for at, line in enumerate(lines) if line in _BETWEEN), default=0)
     return lines[last:] or lines
 
 
 def _named_in(lines: Sequence[str]) -> str:
-    """The first line behind the frames. What follows it belongs to the message."""
+    """Return the first line behind the frames. What follows it belongs to the message."""
     if lines[0] == _GROUP:
         lines = [line.removeprefix(_FRAMES_IN_GROUP) for line in lines]
     if lines[0] not in _HEADERS:

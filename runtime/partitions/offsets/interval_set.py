@@ -4,14 +4,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import chain
 
+Span = tuple[int, int]
+"""Offsets `[first, end)`."""
 PAGE = 512  # edges at most: shifting them costs less than finding the place
 
 
 class IntervalSet:
     """Half-open spans `[first, end)`: disjoint, not adjacent, ascending.
 
-    Their edges lie in pages: first, end, first, end. So what bisects to an odd index is inside a span.
-    Each method costs a few binary searches, the spans that it removes or returns, and the shift of a page.
+    Their edges lie in pages: first, end, first, end. So a number that bisects to an odd index is inside a
+    span. Each method costs a few binary searches, the spans that it removes or returns, and the shift of a
+    page.
     """
 
     __slots__ = ("_borders", "_pages", "count")
@@ -30,15 +33,15 @@ class IntervalSet:
 
     @property
     def span_count(self) -> int:
-        """How many spans it has."""
+        """How many spans there are."""
         return sum(map(len, self._pages)) // 2
 
-    def to_list(self) -> list[tuple[int, int]]:
-        """The spans, ascending."""
+    def to_list(self) -> list[Span]:
+        """Return the spans, ascending."""
         return [span for page in self._pages for span in _pairs(page)]
 
-    def gaps(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """What of `[first, end)` it doesn't hold, ascending."""
+    def gaps(self, first: int, end: int) -> Iterator[Span]:
+        """Yield the spans of `[first, end)` that are not in the set, ascending."""
         if first >= end:
             return iter(())
         low, high = bisect_right(self._borders, first), bisect_right(self._borders, end)
@@ -61,11 +64,11 @@ class IntervalSet:
         new = _size(begin + page[low:high] + close)  # of the gaps that it fills
         page[low:high] = begin + close
         self.count += new
-        if len(page) > PAGE:
+        if len(page) > PAGE:  # a shift would cost more than the search
             self._split(at)
         return new
 
-    def take_below(self, bound: int) -> list[tuple[int, int]]:
+    def take_below(self, bound: int) -> list[Span]:
         """Remove what lies below `bound` and return it as spans; a span across it is cut there."""
         page = self._join(0, bisect_right(self._borders, bound))
         taken = self._take(page, bisect_left(page, bound))
@@ -102,7 +105,7 @@ class IntervalSet:
         self._borders.insert(at, page[half])
 
 
-def _pairs(edges: list[int]) -> Iterator[tuple[int, int]]:
+def _pairs(edges: list[int]) -> Iterator[Span]:
     return zip(edges[::2], edges[1::2], strict=True)
 
 

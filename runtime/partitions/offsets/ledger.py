@@ -5,7 +5,7 @@ Pure on purpose: no I/O, no clock, no asyncio, so that it can be tested to exhau
 
 from collections.abc import Iterable, Iterator
 
-from headrace.runtime.partitions.offsets.interval_set import IntervalSet
+from headrace.runtime.partitions.offsets.interval_set import IntervalSet, Span
 
 
 class Ledger:
@@ -19,7 +19,7 @@ class Ledger:
 
     __slots__ = ("_ahead", "_committable", "_position", "_settled")
 
-    def __init__(self, start: int, settled: Iterable[tuple[int, int]] = ()) -> None:
+    def __init__(self, start: int, settled: Iterable[Span] = ()) -> None:
         """Begin at `start`, the first offset to handle; of what follows, the spans `settled` already are.
 
         `Ledger(committable, settled_spans())` goes on where another was, as if fetched anew from there.
@@ -33,7 +33,7 @@ class Ledger:
 
     @property
     def committable(self) -> int:
-        """What a commit may say: the lowest offset that isn't settled, or `position`."""
+        """The offset that a commit may say: the lowest one that isn't settled, or `position`."""
         return self._committable
 
     @property
@@ -59,8 +59,8 @@ class Ledger:
         """How many spans are settled above `committable`, below `position`."""
         return self._settled.span_count
 
-    def settled_spans(self) -> list[tuple[int, int]]:
-        """All settled spans from `committable` on, those ahead too; disjoint, not adjacent, ascending."""
+    def settled_spans(self) -> list[Span]:
+        """Return all settled spans from `committable` on, also ahead; disjoint, not adjacent, ascending."""
         spans, ahead = self._settled.to_list(), self._ahead.to_list()
         if spans and ahead and spans[-1][1] == ahead[0][0]:  # one span, across position
             spans[-1:] = [(spans[-1][0], ahead.pop(0)[1])]
@@ -70,12 +70,12 @@ class Ledger:
         """Whether `offset` was fetched in this assignment and is not settled."""
         return self._committable <= offset < self._position and offset not in self._settled
 
-    def open_spans(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """What of `[first, end)` was fetched in this assignment and is not settled, ascending."""
+    def open_spans(self, first: int, end: int) -> Iterator[Span]:
+        """Yield what of `[first, end)` was fetched in this assignment and is not settled, ascending."""
         return self._settled.gaps(max(first, self._committable), min(end, self._position))
 
-    def unsettled_spans(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """What of `[first, end)` is not settled, fetched or not, ascending."""
+    def unsettled_spans(self, first: int, end: int) -> Iterator[Span]:
+        """Yield the spans of `[first, end)` that are not settled, fetched or not, ascending."""
         for gap in self._settled.gaps(max(first, self._committable), end):
             yield from self._ahead.gaps(*gap)
 
@@ -98,11 +98,11 @@ class Ledger:
                 self._settle_fetched(*span)
 
     def advance(self, position: int) -> None:
-        """The fetch moved to `position` and found no record on the way (control records, compaction)."""
+        """Settle what lies below `position`, where a fetch found no record (control records, compaction)."""
         gap = self._position
         if position > gap:
             self._position = position
-            self._ahead.take_below(position)
+            self._ahead.take_below(position)  # settled with the gap, whether it was before or not
             self._settle_fetched(gap, position)
 
     def settle(self, first: int, end: int) -> int:
@@ -127,7 +127,7 @@ class Ledger:
                     self.settle(*part)
 
     def _settle_fetched(self, first: int, end: int) -> int:
-        if first > self._committable:
+        if first > self._committable:  # something below is open still: the span stands by itself
             return self._settled.insert(first, end)
         if end <= self._committable:
             return 0

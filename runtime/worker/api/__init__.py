@@ -1,1 +1,1 @@
-"""What a handler is given: events, with the SDK's types. Imports wire only."""
+"""The interface of a handler: context, events, acks, messages, metrics, and the SDK's types."""

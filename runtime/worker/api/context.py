@@ -1,4 +1,4 @@
-"""Tasks that work for an event beyond the return of its handler: kept, and heard when they fail."""
+"""The `context` of a handler: nuclio_sdk's, with what this runtime adds."""
 
 import asyncio
 import logging
@@ -16,27 +16,31 @@ from headrace.runtime.worker.api.producing import PendingMessage, WorkerProducer
 from headrace.runtime.worker.api.record_id import CURRENT_RECORD, CURRENT_RECORD_ID, RecordId
 from headrace.runtime.worker.api.spark import WorkerSpark
 from headrace.runtime.worker.api.user_traceback import describe_failure
-from headrace.runtime.worker.output import HANDLER_LOGGER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+HANDLER_LOGGER = "headrace.handler"
+"""Name of the logger behind `context.logger`."""
 logger = logging.getLogger(__name__)
-
 
 T = TypeVar("T")
 
 
 class EventTasks:
-    """Of one worker. The event loop has only weak references to tasks, so they are kept here."""
+    """Tasks that work for an event beyond the return of its handler: kept, and nacked where they fail.
+
+    The event loop has only weak references to tasks, so they are kept here.
+    """
 
     def __init__(self, acks: WorkerAcks) -> None:
         self._acks = acks
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def create(self, coroutine: Coroutine[Any, Any, T], event: Any) -> asyncio.Task[T]:
-        """On the loop that runs here. Raises RuntimeError where none does."""
+        """Start a task for `event` on the loop that runs here. Raises RuntimeError where none does."""
+        # The task's own context names its record, whichever record runs meanwhile.
         context = copy_context()
         context.run(CURRENT_RECORD_ID.set, RecordId(*record_place(event)))
         context.run(CURRENT_RECORD.set, getattr(event, "_record", None))
@@ -59,10 +63,10 @@ class EventTasks:
 
 
 class Platform(sdk.Platform):
-    """`context.platform`, with the callbacks that Nuclio's documentation names."""
+    """`context.platform`: acks, calls of other functions, and Nuclio's callbacks."""
 
     calls: FunctionCaller
-    """What `call_function` goes by. Tests may replace it."""
+    """Calls other functions for `call_function`. Tests may replace it."""
 
     def __init__(self, acks: WorkerAcks, namespace: str, function_addresses: Mapping[str, str]) -> None:
         super().__init__("local", namespace)
@@ -134,41 +138,43 @@ class Platform(sdk.Platform):
 
     @property
     def drain_callback(self) -> Callable[[], Any] | None:
-        """What `set_drain_callback` was given last."""
+        """The callback that `set_drain_callback` was given last."""
         return self._drain_callback
 
     @property
     def termination_callback(self) -> Callable[[], Any] | None:
-        """What `set_termination_callback` was given last."""
+        """The callback that `set_termination_callback` was given last."""
         return self._termination_callback
 
 
 class Context(sdk.Context):
-    """Nuclio's context, and a Spark session."""
+    """Nuclio's context, with messages, metrics, tasks and a Spark session."""
 
     logger: sdk.Logger
     platform: Platform
     metrics: HandlerMetrics
-    """Counters, gauges and histograms of your own, which /metrics shows beside the runtime's."""
+    """Counters, gauges and histograms of the handler's own, which /metrics shows beside the runtime's."""
     user_data: Any
-    """Yours: what init_context leaves there as attributes, handlers find."""
+    """The handler's own: attributes that init_context sets here, handlers find."""
     worker_id: str
     trigger: sdk.TriggerInfo
     trigger_name: str
     Response: type[sdk.Response]
     source_options: Mapping[str, str]
-    """With `delivery: ranges`: the options with which Spark's Kafka source reads the topics."""
+    """Options with which Spark's Kafka source reads the topics, with `delivery: ranges`."""
 
     def __init__(
         self,
         spark: WorkerSpark,
         tasks: EventTasks,
-        produces: WorkerProducer,
+        producer: WorkerProducer,
+        metrics: HandlerMetrics,
         source_options: Mapping[str, str],
         **parts: Any,
     ) -> None:
         super().__init__(**parts)
-        self._produces = produces
+        self._producer = producer
+        self.metrics = metrics
         self._spark = spark
         self._tasks = tasks
         self.source_options = source_options
@@ -202,13 +208,14 @@ class Context(sdk.Context):
         message = Message(
             topic, encode_value(value), encode_value(key), header_pairs(headers), partition, timestamp, output
         )
-        return self._produces.produce(message)
+        return self._producer.produce(message)
 
     def create_task(self, coroutine: Coroutine[Any, Any, T], event: Any) -> asyncio.Task[T]:
-        """Have `coroutine` run on the worker's event loop for an event, beyond the handler's return.
+        """Run `coroutine` on the worker's event loop for `event`, beyond the handler's return.
 
         The task is kept until it ends, and its log lines belong to the event. Where it raises, or is
-        cancelled, the event's record is nacked: see `explicit_nack`. Acking it is yours to do.
+        cancelled, the event's record is nacked: see `explicit_nack`. The record isn't acked by it: that is
+        the task's to do.
         """
         return self._tasks.create(coroutine, event)
 
@@ -216,24 +223,26 @@ class Context(sdk.Context):
     def spark(self) -> "SparkSession":
         """The worker's SparkSession, over Spark Connect. Ask for it in each call: it replaces a lost one.
 
-        The first access takes about a second. AttributeError where function.yaml has no spec.spark.
+        The first access takes about a second. Raises AttributeError where function.yaml has no spec.spark.
         """
         session: SparkSession = self._spark.session
         return session
 
 
-def create_context(
+def create_context(  # noqa: PLR0913, PLR0917  # what a context is made of
     start: WorkerStart,
     trigger: sdk.TriggerInfo,
     acks: WorkerAcks,
-    produces: WorkerProducer,
+    producer: WorkerProducer,
+    metrics: HandlerMetrics,
     spark: WorkerSpark,
 ) -> Context:
-    """The one context of a worker process. `worker_id` is a string in handlers, as in Nuclio."""
+    """Return the one context of a worker process. `worker_id` is a string in handlers, as in Nuclio."""
     return Context(
         spark,
         EventTasks(acks),
-        produces,
+        producer,
+        metrics,
         start.source_options,
         logger=sdk.Logger(logging.DEBUG, HANDLER_LOGGER),
         platform=Platform(acks, start.namespace, start.function_addresses),

@@ -1,4 +1,4 @@
-"""Events for code that goes by what Nuclio's events have, and lack."""
+"""The event class of each trigger of a worker, by what its function and its environment want events to be."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -8,19 +8,19 @@ from typing import Any
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.api import sdk
 from headrace.runtime.worker.api.event import (
-    Event,
     Lazy,
+    LazyEvent,
     LazyPerPartition,
-    PartitionView,
     partition_event_class,
 )
+from headrace.runtime.worker.api.partition_view import PartitionView
 from headrace.runtime.worker.api.sdk import TriggerInfo
 
 _OFF = ("no", "false", "disable", "disabled")
 
 
 class _Unset:
-    """No attribute before somebody sets one: a non-data descriptor."""
+    """An attribute that isn't there before somebody sets it: a non-data descriptor."""
 
     def __get__(self, event: object | None, owner: type) -> "_Unset":
         if event is None:
@@ -29,14 +29,14 @@ class _Unset:
 
 
 class _WithoutKey:
-    """mlrun's flows set a key where an event has none, and take one that is there for their own."""
+    """An event without a key: mlrun's flows set one where there is none, and else take it for their own."""
 
     __slots__ = ()
     key = _Unset()
 
 
 class InBytes:
-    """With NUCLIO_PYTHON_DECODE_EVENT_STRINGS off: what is text elsewhere is bytes."""
+    """An event with NUCLIO_PYTHON_DECODE_EVENT_STRINGS off: what is text elsewhere is bytes."""
 
     __slots__ = ()
     content_type = method = url = type = type_version = version = b""
@@ -48,7 +48,7 @@ class InBytes:
 
 
 class _StreamInBytes(InBytes):
-    """Of a stream's events."""
+    """The same for events of streams."""
 
     __slots__ = ()
     path: LazyPerPartition[bytes] = LazyPerPartition(lambda event: event.topic)
@@ -64,7 +64,7 @@ def _in_bytes(trigger: sdk.TriggerInfo) -> Any:
 
 
 def nuclio_event_class(event: Any, *, has_key: bool) -> Any:
-    """An event class, as this worker's environment and its function want it.
+    """Return an event class as this worker's environment and its function want it.
 
     A class that isn't a stream's names, as `in_bytes`, the class that goes before it where all text is bytes.
     """
@@ -80,19 +80,22 @@ def nuclio_event_class(event: Any, *, has_key: bool) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """One trigger."""
+    """A trigger that has records in this worker, and the events that they are made into."""
 
     trigger: TriggerInfo
-    new_event: Callable[[Any, PartitionView, int], Event]
+    new_event: Callable[[Any, PartitionView, int], LazyEvent]
     wants_replies: bool
 
-    def of(self, view: PartitionView) -> "EventSource":
-        """For the records of one partition."""
+    def for_partition(self, view: PartitionView) -> "EventSource":
+        """Return the same for the records of one partition, whose events are quicker to make."""
         return replace(self, new_event=partition_event_class(self.new_event, view))
 
 
 def load_event_sources(start: WorkerStart, load: Callable[[str, str], Any]) -> Sequence[EventSource]:
-    """Its own, then its guests'. Raises what `load` does."""
+    """Return the worker's own trigger, then those that share the worker. Raises what `load` raises.
+
+    `load` imports an object from what it is, for messages, and `module:name`.
+    """
     return [
         EventSource(
             TriggerInfo(kind, name),

@@ -20,94 +20,98 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-# How often timers and connections are looked at between quick records: a look costs as much as ten of those.
-_LOOK_SECONDS = 0.001
-_MOST_SELECTED = 1024  # descriptors are below that, for select
+# How often timers and connections are polled between quick records: a poll costs as much as ten of those.
+_POLL_SECONDS = 0.001
+_MAX_SELECT_FD = 1024  # descriptors are below that, for select
 
 
 class _Here(threading.local):
     loop: "WorkerEventLoop | None" = None
-    """The one that sync code of the user's holds in this thread."""
+    """The loop that sync code of the user's holds in this thread."""
 
 
 _HERE = _Here()
 
 
 class WorkerEventLoop(asyncio.SelectorEventLoop):
-    """While it is held by sync code it is the running loop, as in Nuclio, though it doesn't turn.
+    """An event loop that counts as running while sync code holds it, as in Nuclio, though it doesn't turn.
 
     So `create_task`, `call_later` and `get_running_loop` work there. What sync code has started goes on
     between records, and while the worker idles. And it may run loops, this one too, which Nuclio refuses.
     """
 
     is_held = False
-    """Sync code of the user's has its thread: it doesn't turn, and may count as running."""
+    """Whether sync code of the user's has its thread: it doesn't turn, and may count as running."""
 
     def __init__(
         self, selector: selectors.BaseSelector | None = None, *, runs_for_sync_code: bool = True
     ) -> None:
-        """Without `runs_for_sync_code` no loop counts as running there: some libraries want it so."""
+        """Without `runs_for_sync_code` no loop counts as running in sync code: some libraries want it so."""
         super().__init__(selector or _exact_selector())
         self._runs_for_sync_code = runs_for_sync_code
         _let_sync_code_run_loops()
         self.due: deque[Any] = self._ready  # type: ignore[attr-defined]  # asyncio's own
-        """What the next turn runs. The same object for ever: a test of it is all that a record pays."""
+        """Callbacks that the next turn runs. Always the same deque: each record pays only a test of it."""
         self.waits = False
         """Whether timers or connections waited for a later turn at the last one."""
-        self.place: Callable[[], RecordId | None] = _nothing
-        """Of the record that a handler is in, where they run one by one. Its owner sets it."""
-        self._looked_at = 0.0
+        self._current_record: Callable[[], RecordId | None] = _nothing
+        self._polled_at = 0.0
         self._bell = _locked()
         self._bells: list[Lock] = []  # it, while the loop's thread waits for it
         self._held, self._released = _Hold(self, True), _Hold(self, False)
 
+    def attribute_tasks_to(self, current_record: Callable[[], RecordId | None]) -> None:
+        """Have tasks that handlers create belong to the record that `current_record` returns then."""
+        self._current_record = current_record
+
     def held(self) -> AbstractContextManager[None]:
-        """The block calls sync code of the user's, in this loop's thread."""
+        """Return a block that calls sync code of the user's, in this loop's thread."""
         return self._held
 
     def released(self) -> AbstractContextManager[None]:
-        """The block, inside a held one, runs a loop: this or another one."""
+        """Return a block, for inside a held one, that runs a loop: this or another one."""
         return self._released
 
     def hold(self, is_held: bool) -> None:
-        """From now on; the loop's thread alone may say so."""
+        """Hold the loop from now on, or release it. The loop's thread alone may say so."""
         self.is_held = is_held
         _HERE.loop = self if is_held else None
         if self._runs_for_sync_code:
             _set_running_loop(self if is_held else None)
 
     def is_running(self) -> bool:
-        """Whether it turns, or counts as if it did."""
+        """Whether the loop turns, or counts as if it did."""
         return (self.is_held and self._runs_for_sync_code) or super().is_running()
 
     def abandon(self) -> None:
-        """In a process that a handler has forked: signals that this waits for are its parent's to get."""
+        """Give up signals, in a process that a handler has forked: they are its parent's to get."""
         for signum in list(self._signal_handlers):  # type: ignore[attr-defined]  # asyncio's own
             self.remove_signal_handler(signum)
 
     def create_task(self, coro: Any, **options: Any) -> Any:
-        """As asyncio has it; what it logs belongs to the record whose handler has created it."""
+        """Create a task as asyncio does; what it logs belongs to the record whose handler has created it."""
         if (
             CURRENT_RECORD_ID.get() is None
-            and (place := self.place()) is not None
+            and (current := self._current_record()) is not None
             and options.get("context") is None
         ):
             options["context"] = copy_context()
-            options["context"].run(CURRENT_RECORD_ID.set, place)
+            options["context"].run(CURRENT_RECORD_ID.set, current)
         return super().create_task(coro, **options)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As asyncio has it; where sync code asks for it, the next record looks."""
+        """Schedule a callback as asyncio does; where sync code asks for it, the next record looks."""
         if self.is_held:
             self.call_soon(_nothing)
         return super().call_at(when, callback, *args, context=context)
 
     def wait(self) -> bool:
-        """Wait for other threads; False where something else is due, or may become so: then it has to turn.
+        """Wait for other threads; False where the loop has to turn instead.
 
-        Cheaper than a turn, whose selector is woken through a pipe.
+        It has to where something is due, or may become so by a timer, a connection or a signal. Waiting is
+        cheaper than a turn, whose selector is woken through a pipe.
         """
         if self._waits_for_others() or self._signal_handlers:  # type: ignore[attr-defined]
             return False
@@ -123,7 +127,7 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         return not is_due
 
     def ring(self) -> bool:
-        """End the wait, from any thread; whether there was one."""
+        """End `wait`, from any thread; False where nobody waits."""
         try:
             self._bells.pop().release()
         except IndexError:
@@ -131,38 +135,41 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         return True
 
     def _write_to_self(self) -> None:
-        """As asyncio has it: something is due by another thread."""
+        """Wake the loop, as asyncio asks for: something is due by another thread."""
         if not self.ring():
             super()._write_to_self()  # type: ignore[misc]
 
     def turn(self) -> bool:
-        """Run once what is due. Whether timers or connections wait for a later turn."""
+        """Run once what is due. Return whether timers or connections wait for a later turn."""
         now = time.monotonic()
-        if self.due or now - self._looked_at > _LOOK_SECONDS:
-            self._looked_at = now
+        if self.due or now - self._polled_at > _POLL_SECONDS:
+            self._polled_at = now
             self.call_soon(self.stop)
             self.turn_until_stopped()
         return self.waits
 
     def turn_until_stopped(self) -> None:
-        """As run_forever, and see what is left waiting."""
+        """Run until `stop`, and see what is left waiting."""
         self.run_forever()
         self.waits = self._waits_for_others()
 
     def _waits_for_others(self) -> bool:
-        """Timers, or connections."""
+        """Whether timers or connections wait."""
         own_pipe = 1
         return bool(self._scheduled) or len(self._selector.get_map()) > own_pipe  # type: ignore[attr-defined]
 
 
 def _exact_selector() -> selectors.BaseSelector | None:
-    """One whose waits aren't rounded up to a millisecond, as epoll's are; None where asyncio's own isn't."""
+    """Return a selector whose waits aren't rounded up to a millisecond, as epoll's are.
+
+    None where asyncio's own isn't epoll.
+    """
     if not hasattr(selectors, "EpollSelector"):
         return None
 
     class ExactSelector(selectors.EpollSelector):
         def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-            if timeout is not None and timeout > 0 and self.fileno() < _MOST_SELECTED:
+            if timeout is not None and timeout > 0 and self.fileno() < _MAX_SELECT_FD:
                 select.select([self], (), (), timeout)
                 timeout = 0
             return super().select(timeout)
@@ -171,7 +178,7 @@ def _exact_selector() -> selectors.BaseSelector | None:
 
 
 class _Hold:
-    """A block in which the loop is held, or isn't. No generator: each run enters one."""
+    """A block in which the loop is held, or isn't. Each run enters one, so it is no generator."""
 
     def __init__(self, loop: WorkerEventLoop, is_held: bool) -> None:
         self._loop, self._is_held = loop, is_held
@@ -190,11 +197,14 @@ def _locked() -> Lock:
 
 
 def _nothing() -> None:
-    """Make a turn due; or there is none."""
+    """Do nothing: makes a turn due, or stands for no record."""
 
 
 def _let_sync_code_run_loops() -> None:
-    """From now on, in this process. asyncio refuses to where a loop is running, even one that is held."""
+    """Let sync code run loops in this process, from now on.
+
+    asyncio refuses to where a loop is running, even one that is held.
+    """
     if hasattr(asyncio.run, "__wrapped__"):
         return
     asyncio.run = asyncio.runners.run = _releasing(asyncio.run)

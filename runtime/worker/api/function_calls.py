@@ -1,4 +1,4 @@
-"""Calls of other functions: where they are, what goes there over HTTP, and what comes back."""
+"""Calls of other functions over HTTP: their addresses, the requests, and the answers."""
 
 import asyncio
 import http.client
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from headrace.runtime.worker.api import sdk
@@ -26,30 +26,28 @@ _NOT_PASSED_ON = re.compile(
 _AS_WRITTEN = "%/:?[]@!$&'()*+,;="
 
 
-class FunctionCaller(Protocol):
-    """What `context.platform` calls functions by."""
+FunctionCaller: TypeAlias = Callable[[str, Any, float | None, str | None], sdk.Response]
+"""Calls a function by name, with an event, and blocks.
 
-    def __call__(
-        self, name: str, event: Any, timeout_seconds: float | None, service: str | None
-    ) -> sdk.Response:
-        """The answer. Blocks. `service`: the host to ask instead of the function's own."""
+The others are a timeout in seconds, and a host to ask instead of the function's own.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpFunctionCaller:
-    """A FunctionCaller.
+    """Calls functions over HTTP.
 
-    `addresses`: `host:port` by function, of those that run together; port 0 is one to be taken.
+    `addresses` has `host:port` of each function that runs together with this one; port 0 is one to be taken.
     """
 
     addresses: Mapping[str, str]
     elsewhere: Callable[[str, str | None], str]
-    """The SDK's address of a function that isn't among them, and of a service."""
+    """Returns the SDK's address of a function that isn't among them, and of a service."""
 
     def __call__(
         self, name: str, event: Any, timeout_seconds: float | None, service: str | None
     ) -> sdk.Response:
-        """As FunctionCaller says. Raises ConnectionError, and TimeoutError after so long without a word."""
+        """Return the answer. Raises ConnectionError, or TimeoutError after so long without a word."""
         known = self.addresses.get(name) if not service else None
         if known is not None and known.endswith(":0"):
             raise ConnectionError(
@@ -75,7 +73,7 @@ class HttpFunctionCaller:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """What goes out."""
+    """A request to another function."""
 
     method: str
     target: str
@@ -84,29 +82,33 @@ class OutgoingRequest:
 
 
 def build_request(function_name: str, event: Any) -> OutgoingRequest:
-    """An event as the SDK sends it. The event stays as it is; what it lacks has a default.
+    """Return the request that an event is sent as. The event stays as it is; what it lacks has a default.
 
     Raises TypeError for a body that JSON can't say, ValueError for a header that HTTP can't.
     """
-    given = getattr(event, "headers", None) or {}
-    headers = {_text(name): _header(value) for name, value in given.items() if value is not None}
+    event_headers = getattr(event, "headers", None) or {}
+    headers = {_text(name): _header(value) for name, value in event_headers.items() if value is not None}
     if wrong := [name for name in headers if not name.isascii()]:
         raise ValueError(f"the event has the header {wrong[0]!r}, which HTTP can't say: only ASCII names")
     lower = {name.lower(): value for name, value in headers.items()}
     passed = {name: value for name, value in headers.items() if not _NOT_PASSED_ON.fullmatch(name.lower())}
     body, content_type = _body(getattr(event, "body", None))
-    said = content_type or _text(getattr(event, "content_type", None)) or lower.get("content-type", _TEXT)
+    declared = content_type or _text(getattr(event, "content_type", None)) or lower.get("content-type", _TEXT)
     path = _text(getattr(event, "path", None))
     return OutgoingRequest(
         _text(getattr(event, "method", None)) or ("GET" if body is None else "POST"),
         quote(f"/{path.removeprefix('/')}", safe=_AS_WRITTEN, errors="surrogateescape"),
-        {**({} if _TARGET.lower() in lower else {_TARGET: function_name}), **passed, "Content-Type": said},
+        {
+            **({} if _TARGET.lower() in lower else {_TARGET: function_name}),
+            **passed,
+            "Content-Type": declared,
+        },
         body,
     )
 
 
 def _body(body: Any) -> tuple[bytes | None, str]:
-    """The bytes, and their type where they are JSON of ours."""
+    """Return the bytes of a body, and their type where they are JSON that was made here."""
     if body is None or isinstance(body, bytes):
         return body, ""
     if isinstance(body, bytearray | memoryview):
@@ -142,7 +144,10 @@ def _ask(address: str, request: OutgoingRequest, timeout_seconds: float | None) 
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """What `work` returns or raises. Nothing waits for its thread: not the process's end, nor other calls."""
+    """Run `work` in a thread of its own, and return or raise what it does.
+
+    No pool: neither the process's end nor other calls wait for the thread.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

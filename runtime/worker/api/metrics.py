@@ -29,15 +29,15 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 S = TypeVar("S")
 
 
-class _Room:
-    """For the series of all metrics of a worker. Threads that meet here may pass it by some few."""
+class _SeriesLimit:
+    """Bounds the series of all metrics of a worker. Threads that meet here may pass the bound by some few."""
 
     def __init__(self) -> None:
         self._series_count = 0
         self._is_full = False
 
     def take(self, measure: CustomMetric) -> bool:
-        """Whether one more set of labels' values fits."""
+        """Take in one more set of labels' values; False where it doesn't fit."""
         if self._series_count + measure.series_count <= MAX_SERIES:
             self._series_count += measure.series_count
             return True
@@ -49,12 +49,12 @@ class _Room:
 
 
 class _Metric(Generic[S]):
-    """From any thread. `S` is what is kept of one set of labels' values until it is sent."""
+    """A metric that any thread may change. `S` is what is kept of one set of labels' values to be sent."""
 
-    def __init__(self, measure: CustomMetric, on_change: Callable[[], None], room: _Room) -> None:
+    def __init__(self, measure: CustomMetric, on_change: Callable[[], None], series: _SeriesLimit) -> None:
         self.measure = measure
         self._on_change = on_change
-        self._room = room
+        self._series = series
         self._dropped = 0
         # Not a plain lock: a signal handler of the user's may count amid this.
         self._lock = threading.RLock()
@@ -63,14 +63,15 @@ class _Metric(Generic[S]):
         self._is_full = False
 
     def take(self) -> tuple[list[CustomSample], int]:
-        """What has changed since the last time, and how many calls found no room."""
+        """Return the samples that have changed since the last call, and how many changes found no room."""
         with self._lock:
+            # Swapped under the lock, made into samples outside: handlers aren't kept waiting.
             changed, self._changed = self._changed, {}
             dropped, self._dropped = self._dropped, 0
         return [self._sample(values, state) for values, state in changed.items()], dropped
 
     def abandon(self) -> None:
-        """In a process that the handler has forked: some other thread may have had the lock."""
+        """Replace the lock, in a process that the handler has forked: another thread may have held it."""
         self._lock = threading.RLock()
 
     def _change(self, labels: dict[str, Any], change: Callable[[S | None], S]) -> None:
@@ -86,15 +87,15 @@ class _Metric(Generic[S]):
     def _values_of(self, labels: dict[str, Any]) -> tuple[str, ...]:
         names = self.measure.labels
         if labels.keys() != set(names):
-            given = ", ".join(labels) or "none"
+            got = ", ".join(labels) or "none"
             raise ValueError(
-                f"metric {self.measure.name}: its labels are {', '.join(names) or 'none'}, not {given}"
+                f"metric {self.measure.name}: its labels are {', '.join(names) or 'none'}, not {got}"
             )
         return tuple(_value(labels[name]) for name in names)
 
     def _has_room(self) -> bool:
         if len(self._sets) < MAX_LABEL_SETS:
-            return self._room.take(self.measure)
+            return self._series.take(self.measure)
         if not self._is_full:
             self._is_full = True
             message = "metric %s has %d sets of labels' values, as many as it may: new ones aren't counted"
@@ -106,10 +107,10 @@ class _Metric(Generic[S]):
 
 
 class Counter(_Metric[float]):
-    """What only rises. Shown with `_total` behind its name."""
+    """A number that only rises. Shown with `_total` behind its name."""
 
     def inc(self, amount: float = 1, /, **labels: Any) -> None:
-        """Raises ValueError for an amount below 0, or other labels than it was declared with."""
+        """Add `amount`. Raises ValueError for one below 0, or for other labels than it was declared with."""
         if not 0 <= amount < math.inf:
             raise ValueError(f"metric {self.measure.name}: {amount} can't be added to a counter")
         self._change(labels, lambda so_far: _finite((so_far or 0.0) + amount))
@@ -119,23 +120,23 @@ class Counter(_Metric[float]):
 
 
 class Gauge(_Metric[float]):
-    """What is, by worker: each has its own value, which goes with its process."""
+    """A number that goes up and down. Each worker has its own, which goes with its process."""
 
-    def __init__(self, measure: CustomMetric, on_change: Callable[[], None], room: _Room) -> None:
-        super().__init__(measure, on_change, room)
+    def __init__(self, measure: CustomMetric, on_change: Callable[[], None], series: _SeriesLimit) -> None:
+        super().__init__(measure, on_change, series)
         self._now: dict[tuple[str, ...], float] = {}
 
     def set(self, value: float, /, **labels: Any) -> None:
-        """Raises ValueError for other labels than it was declared with."""
+        """Set the value. Raises ValueError for other labels than it was declared with."""
         self._change(labels, lambda _: float(value))
 
     def inc(self, amount: float = 1, /, **labels: Any) -> None:
-        """From 0, where it was never set."""
+        """Add `amount`, to 0 where the gauge was never set. Raises ValueError as `set` does."""
         with self._lock:
             self.set(self._now.get(self._values_of(labels), 0.0) + amount, **labels)
 
     def dec(self, amount: float = 1, /, **labels: Any) -> None:
-        """As `inc`."""
+        """Subtract `amount`, from 0 where the gauge was never set. Raises ValueError as `set` does."""
         self.inc(-amount, **labels)
 
     def _change(self, labels: dict[str, Any], change: Callable[[float | None], float]) -> None:
@@ -149,10 +150,10 @@ class Gauge(_Metric[float]):
 
 
 class Histogram(_Metric[tuple[float, list[int]]]):
-    """How values are spread over buckets."""
+    """Values, counted in buckets."""
 
     def observe(self, value: float, /, **labels: Any) -> None:
-        """Raises ValueError for what is no finite number, or other labels than it was declared with."""
+        """Count `value`. Raises ValueError unless it is a finite number, or for other labels."""
         if not math.isfinite(value):
             raise ValueError(f"metric {self.measure.name}: {value} can't be observed")
         at = bisect_left(self.measure.buckets, value)
@@ -173,29 +174,37 @@ M = TypeVar("M", Counter, Gauge, Histogram)
 
 
 class HandlerMetrics:
-    """Declare each once, in `init_context`; later calls with the same words give the same one.
+    """The metrics of a worker: each is declared once, in `init_context`.
 
-    Published by the processor's /metrics, with the labels that its own have. Counters and histograms are
-    summed over all workers of a trigger.
+    The same declaration again returns the same metric. The processor's /metrics shows them, with the labels
+    that its own metrics have. Counters and histograms are summed over all workers of a trigger.
     """
 
-    def __init__(self, send: Callable[[bytes], None]) -> None:
-        self.sends_by_itself = False
-        """In a thread, each SEND_SECONDS; else by `flush` alone."""
+    def __init__(self, send: Callable[[bytes], None], *, sends_by_itself: bool = False) -> None:
+        """`send` writes frames to the processor.
+
+        With `sends_by_itself` a thread does, every SEND_SECONDS from the first declaration on; else `flush`
+        alone.
+        """
+        self._sends_by_itself = sends_by_itself
         self._send = send
         self._metrics: dict[str, AnyMetric] = {}
-        self._room = _Room()
+        self._series = _SeriesLimit()
         self._lock = threading.RLock()
         self._sending = threading.RLock()
         self._has_changed = threading.Event()
         self._is_abandoned = False
 
     def counter(self, name: str, help: str = "", labels: Sequence[str] = ()) -> Counter:  # noqa: A002
-        """`help` is what a scrape says of it. Raises ValueError for a name that is another's or ours."""
+        """Declare a counter. `help` is what a scrape says of it.
+
+        Raises ValueError for a name that is another metric's or one of Headrace's, or other words than
+        before.
+        """
         return self._declared(Counter, _measure("counter", name.removesuffix("_total"), help, labels))
 
     def gauge(self, name: str, help: str = "", labels: Sequence[str] = ()) -> Gauge:  # noqa: A002
-        """As `counter`."""
+        """Declare a gauge. Raises ValueError as `counter` does."""
         return self._declared(Gauge, _measure("gauge", name, help, labels))
 
     def histogram(
@@ -205,7 +214,10 @@ class HandlerMetrics:
         labels: Sequence[str] = (),
         buckets: Iterable[float] = _BUCKETS,
     ) -> Histogram:
-        """As `counter`. `buckets` are the upper bounds; one above all of them follows by itself."""
+        """Declare a histogram. Raises ValueError as `counter` does.
+
+        `buckets` are the upper bounds; one above all of them follows by itself.
+        """
         return self._declared(Histogram, _measure("histogram", name, help, labels, tuple(buckets)))
 
     def flush(self) -> None:
@@ -217,7 +229,7 @@ class HandlerMetrics:
                     self._send(frames)
 
     def abandon(self) -> None:
-        """In a process that the handler has forked: what it counts goes nowhere."""
+        """Stop sending, in a process that the handler has forked."""
         self._is_abandoned = True
         self._lock, self._sending, self._has_changed = threading.RLock(), threading.RLock(), threading.Event()
         for metric in self._metrics.values():
@@ -230,14 +242,14 @@ class HandlerMetrics:
                     raise ValueError(f"metric {measure.name!r} is declared already, in other words")
                 return known
             if taken := {*measure.shown_names} & {
-                it for one in self._metrics.values() for it in one.measure.shown_names
+                shown for metric in self._metrics.values() for shown in metric.measure.shown_names
             }:
                 raise ValueError(f"metric {measure.name!r}: {min(taken)} is shown by another one")
             if len(self._metrics) >= MAX_METRICS:
                 raise ValueError(f"metric {measure.name!r}: there are {MAX_METRICS} already, no more may be")
-            if not self._metrics and self.sends_by_itself:
+            if not self._metrics and self._sends_by_itself:
                 threading.Thread(target=self._send_forever, name="headrace-metrics", daemon=True).start()
-            metric = made(measure, self._on_change, self._room)
+            metric = made(measure, self._on_change, self._series)
             self._metrics = {**self._metrics, measure.name: metric}
             return metric
 
@@ -252,14 +264,14 @@ class HandlerMetrics:
             self.flush()
 
 
-def _value(given: object) -> str:
-    """As a label has it: cut, and without halves of surrogate pairs, which no scrape can say."""
-    text = str(given)[:MAX_VALUE_CHARS]
+def _value(label_value: object) -> str:
+    """Return a label's value as text: cut, and without halves of surrogate pairs, which no scrape can say."""
+    text = str(label_value)[:MAX_VALUE_CHARS]
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _finite(total: float) -> float:
-    """The largest there is, where it overflows."""
+    """Return the sum, or the largest number there is where it has overflown."""
     return max(-sys.float_info.max, min(total, sys.float_info.max))
 
 

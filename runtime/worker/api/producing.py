@@ -1,4 +1,4 @@
-"""What handlers produce, in a worker process: from any thread and any event loop."""
+"""Messages that handlers produce, in a worker process: from any thread and any event loop."""
 
 import asyncio
 import json
@@ -23,11 +23,12 @@ from headrace.runtime.wire.records import Headers, WireRecord
 from headrace.runtime.worker.api.serial_writer import SerialWriter
 
 _TRACE = frozenset({"traceparent", "tracestate", "baggage"})
-_ASKING = threading.RLock()  # of all messages: each is asked for seldom, and at once
+# One lock for all messages: futures are asked for seldom, and made at once.
+_FUTURES_LOCK = threading.RLock()
 
 
 class Confirmed(NamedTuple):
-    """Where a message is by now. `offset` is -1 where the broker doesn't say."""
+    """Partition and offset of a message that was written; the offset is -1 where the broker doesn't say."""
 
     partition: int
     offset: int
@@ -38,10 +39,10 @@ class ProduceError(Exception):
 
 
 class _Outcome(Future[Confirmed]):
-    """Of a message that nobody can take back: who gives up waiting for it cancels nothing."""
+    """The future of a message that nobody can take back: who gives up waiting for it cancels nothing."""
 
     def cancel(self) -> bool:
-        """No."""
+        """Refuse: the message is on its way."""
         return False
 
 
@@ -49,26 +50,26 @@ class PendingMessage:
     """A message that was produced. Await it, or call `result`, to learn where it is; or let it be.
 
     Raises ProduceError where it couldn't be written: then the record that it is of has failed, whatever its
-    handler makes of that. Raises RuntimeError with exactlyOnce, where it isn't written before the handler
-    has returned.
+    handler makes of that. Raises RuntimeError with exactlyOnce, where it isn't written before the handler has
+    returned.
     """
 
-    __slots__ = ("_future", "_goes_with_commit", "_said", "size_bytes")
+    __slots__ = ("_future", "_goes_with_commit", "_produced", "size_bytes")
 
     def __init__(self, size_bytes: int, *, goes_with_commit: bool = False) -> None:
         self.size_bytes = size_bytes
         self._goes_with_commit = goes_with_commit
-        self._said: ProduceResult | None = None
+        self._produced: ProduceResult | None = None
         self._future: Future[Confirmed] | None = None  # made for who asks: for most messages nobody does
 
     def __await__(self) -> Generator[None, None, Confirmed]:
         self._check()
-        return asyncio.wrap_future(self._asked()).__await__()
+        return asyncio.wrap_future(self._result_future()).__await__()
 
     def result(self, timeout_seconds: float | None = None) -> Confirmed:
-        """As awaiting it, for sync handlers. Blocks. Raises TimeoutError."""
+        """Block until the message is written; return where it is. Raises TimeoutError, and as awaiting it."""
         self._check()
-        return self._asked().result(timeout_seconds)
+        return self._result_future().result(timeout_seconds)
 
     def _check(self) -> None:
         if self._goes_with_commit:
@@ -77,28 +78,28 @@ class PendingMessage:
                 "returned: there is nothing to wait for"
             )
 
-    def end(self, said: ProduceResult) -> None:
-        """What became of it has come (link thread)."""
-        with _ASKING:
-            self._said = said
+    def end(self, outcome: ProduceResult) -> None:
+        """Take what has become of the message (link thread)."""
+        with _FUTURES_LOCK:
+            self._produced = outcome
             future = self._future
         if future is not None:
-            _tell(future, said)
+            _tell(future, outcome)
 
-    def _asked(self) -> Future[Confirmed]:
-        with _ASKING:
+    def _result_future(self) -> Future[Confirmed]:
+        with _FUTURES_LOCK:
             if self._future is None:
                 self._future = _Outcome()
-                if self._said is not None:
-                    _tell(self._future, self._said)
+                if self._produced is not None:
+                    _tell(self._future, self._produced)
             return self._future
 
 
-def _tell(future: Future[Confirmed], said: ProduceResult) -> None:
-    if said.failure:
-        future.set_exception(ProduceError(said.failure))
+def _tell(future: Future[Confirmed], outcome: ProduceResult) -> None:
+    if outcome.failure:
+        future.set_exception(ProduceError(outcome.failure))
     else:
-        future.set_result(Confirmed(said.partition, said.offset))
+        future.set_result(Confirmed(outcome.partition, outcome.offset))
 
 
 _Item: TypeAlias = tuple[int, int, Message, PendingMessage]
@@ -111,62 +112,67 @@ class WorkerProducer:
     def __init__(
         self,
         send: Callable[[bytes], None],
-        place: Callable[[], tuple[int, int, WireRecord | None]],
+        current_record: Callable[[], tuple[int, int, WireRecord | None]],
         outputs: Sequence[str] | None = (),
         topics: Iterable[Sequence[str]] | None = None,
         *,
         is_transactional: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        """`place`: lane and offset of the record that the caller works for, and itself where it is one.
+        """`current_record` returns lane and offset of the record that the caller works for, and itself.
 
-        `outputs` are all that a message may name, `topics`, each with its output, all that it may go to;
-        None: any. `is_transactional`: whether messages of that lane's records go with a commit.
+        The record itself is None in a batch, and where there is none. `outputs` are all that a message may
+        name, `topics`, each with its output, all that it may go to; None: any. `is_transactional` says
+        whether messages of a lane's records go with a commit.
         """
-        self.trace_headers: Callable[[], Headers] = lambda: ()
-        """Of the span that is current where it is called, if one is. Its owner may set it."""
+        self._trace_headers: Callable[[], Headers] = lambda: ()
         self._outputs = outputs
         self._topics = None if topics is None else frozenset(map(tuple, topics))
         self._is_transactional = is_transactional
         self._send = send
         self._send_in_turn = SerialWriter(self._send_each)
-        self._place = place
-        self._room = threading.Condition()
+        self._current_record = current_record
+        self._bytes_freed = threading.Condition()
         self._open: dict[int, PendingMessage] = {}
         self._open_bytes = 0
         self._next = 0
         self._is_forked = False
 
-    def produce(self, message: Message) -> PendingMessage:
-        """Returns once it is on its way to the processor: at once, unless too much is.
+    def trace_with(self, trace_headers: Callable[[], Headers]) -> None:
+        """Have messages carry the headers of the span that is current where they are produced, if one is."""
+        self._trace_headers = trace_headers
 
-        Raises RuntimeError in a process that the handler has forked, ValueError for a place that it may not
-        go to, and for what can't be a message.
+    def produce(self, message: Message) -> PendingMessage:
+        """Send a message to the processor; blocks only where too much isn't confirmed yet.
+
+        Raises RuntimeError in a process that the handler has forked, ValueError for an output or a topic that
+        it may not go to, and for what can't be a message.
         """
         self._check_place(message)
         if self._is_forked:
             raise RuntimeError(f"produce({message.topic}): in a process that the handler has forked")
-        lane_id, offset, record = self._place()
-        origin = self.trace_headers() or (record.headers if record is not None else ())
+        lane_id, offset, record = self._current_record()
+        origin = self._trace_headers() or (record.headers if record is not None else ())
         if origin:
             message = message._replace(headers=with_trace_headers(message.headers, origin))
         goes_with_commit = not message.output and self._is_transactional(lane_id)
-        one = PendingMessage(message.size_bytes, goes_with_commit=goes_with_commit)
-        self._send_in_turn((lane_id, offset, message, one))
-        return one
+        pending = PendingMessage(message.size_bytes, goes_with_commit=goes_with_commit)
+        self._send_in_turn((lane_id, offset, message, pending))
+        return pending
 
     def _send_each(self, waiting: deque[_Item]) -> None:
-        """In turn: the processor takes no number before the one below it."""
+        """Send what waits, in turn: the processor takes no number before the one below it."""
         while waiting:
-            lane_id, offset, message, one = waiting.popleft()
+            lane_id, offset, message, pending = waiting.popleft()
             try:
                 data = encode_produce(ProduceRequest(self._next, lane_id, offset, message))
             except (struct.error, UnicodeEncodeError) as error:
                 raise ValueError(f"produce({message.topic!r}): no message can say that: {error}") from None
-            with self._room:
-                while self._open_bytes and self._open_bytes + one.size_bytes > PRODUCE_WINDOW_BYTES:
-                    self._room.wait()
-                self._open[self._next] = one
-                self._open_bytes += one.size_bytes
+            with self._bytes_freed:
+                # Blocks whoever produces, until the processor has confirmed enough of what is under way.
+                while self._open_bytes and self._open_bytes + pending.size_bytes > PRODUCE_WINDOW_BYTES:
+                    self._bytes_freed.wait()
+                self._open[self._next] = pending
+                self._open_bytes += pending.size_bytes
                 self._next += 1
             self._send(data)
 
@@ -181,35 +187,35 @@ class WorkerProducer:
             )
 
     def on_produced(self, body: bytes) -> None:
-        """A PRODUCED frame has come (link thread)."""
+        """Take what has become of messages: a PRODUCED frame has come (link thread)."""
         ended = []
-        with self._room:
-            for said in decode_produced(body):
-                one = self._open[said.number]
-                self._open_bytes -= one.size_bytes
-                if said.partition == WAITING:
-                    one.size_bytes = 0  # the processor has it, and bounds by itself what waits
+        with self._bytes_freed:
+            for outcome in decode_produced(body):
+                pending = self._open[outcome.number]
+                self._open_bytes -= pending.size_bytes
+                if outcome.partition == WAITING:
+                    pending.size_bytes = 0  # the processor has it, and bounds by itself what waits
                 else:
-                    del self._open[said.number]
-                    ended.append((one, said))
-            self._room.notify_all()
-        for one, said in ended:
-            one.end(said)
+                    del self._open[outcome.number]
+                    ended.append((pending, outcome))
+            self._bytes_freed.notify_all()
+        for pending, outcome in ended:
+            pending.end(outcome)
 
     def abandon(self) -> None:
-        """In a process that the handler has forked: its frames would go amid its parent's."""
+        """Refuse messages, in a process that the handler has forked: frames would go amid its parent's."""
         self._is_forked = True
 
 
 def with_trace_headers(headers: Headers, source: Headers) -> Headers:
-    """With those of the source that say which trace it is of, unless there are some already."""
+    """Return `headers` with those of `source` that name a trace, unless they name one already."""
     if any(name.lower() in _TRACE for name, _ in headers):
         return headers
     return (*headers, *((name, value) for name, value in source if name.lower() in _TRACE))
 
 
 def encode_value(value: object) -> bytes | None:
-    """Bytes as they are, text as UTF-8, None as none; all else as JSON. Raises TypeError, ValueError."""
+    """Return bytes as they are, text as UTF-8, None as None, all else as JSON. TypeError, ValueError."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, bytearray | memoryview):
@@ -218,7 +224,7 @@ def encode_value(value: object) -> bytes | None:
 
 
 def header_pairs(headers: Any) -> Headers:
-    """Of a mapping, or of pairs: names with bytes, text, or None."""
+    """Return the headers that a mapping, or pairs, of names and bytes, text, or None stand for."""
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers

@@ -1,4 +1,7 @@
-"""nuclio_sdk, with types. It has none itself, and a subclass of an untyped class may have any attribute."""
+"""nuclio_sdk's classes, with types.
+
+It has none itself, and a subclass of an untyped class may have any attribute.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -6,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
 
     class TriggerInfo:
-        """Which trigger an event comes from."""
+        """Kind and name of the trigger that an event comes from."""
 
         kind: str
         name: str
@@ -14,28 +17,31 @@ if TYPE_CHECKING:
         def __init__(self, kind: str = "", name: str = "") -> None: ...
 
     class Event:
-        """What a StreamEvent inherits."""
+        """The SDK's event, which a StreamEvent inherits."""
 
         def get_header(self, header_key: str) -> bytes | None:
-            """By its name in whatever case."""
+            """Return a header by its name, in whatever case."""
 
         def compile_explicit_ack_message(self) -> dict[str, Any]: ...
 
     class QualifiedOffset:
-        """What an explicit ack names."""
+        """Topic, partition and offset that an explicit ack names."""
 
         topic: str
         partition: int
         offset: int
-        source_log: str | None  # see offsets.py
+        source_log: str | None  # see record_id.py
 
         def __init__(self, topic: str, partition: int, offset: int) -> None: ...
         @staticmethod
         def from_event(event: Event) -> "QualifiedOffset":
-            """Of the record that a handler has."""
+            """Return the offset of the record that a handler has."""
 
     class Response:
-        """What a handler may return. A status of 500 or more is a failure; batches need each `event_id`."""
+        """A response that a handler returns. A status of 500 or more is a failure.
+
+        In a batch each response needs the `event_id` of its event.
+        """
 
         headers: dict[str, Any]
         body: Any
@@ -67,10 +73,10 @@ if TYPE_CHECKING:
         def warn_with(self, message: object, *args: object, **kw_args: Any) -> None: ...
         def error_with(self, message: object, *args: object, **kw_args: Any) -> None: ...
         def bind(self, **kw_args: Any) -> None:
-            """Values that all later lines have."""
+            """Add values that all later lines have."""
 
     class Platform:
-        """What a worker's Platform inherits."""
+        """The SDK's platform, which a worker's Platform inherits."""
 
         kind: str
         namespace: str
@@ -79,16 +85,16 @@ if TYPE_CHECKING:
 
         def __init__(self, kind: str, namespace: str = "default") -> None: ...
         def set_drain_callback(self, callback: Callable[[], Any]) -> None:
-            """Have it called, without arguments, when partitions leave."""
+            """Have `callback` called, without arguments, when partitions leave."""
 
         def set_termination_callback(self, callback: Callable[[], Any]) -> None:
-            """Have it called, without arguments, when the replica stops."""
+            """Have `callback` called, without arguments, when the replica stops."""
 
         def _get_function_url(self, function_name: str, service_name_override: str | None = None) -> str:
-            """`host:port`."""
+            """Return the address of a function as `host:port`."""
 
     class Context:
-        """What a worker's Context inherits."""
+        """The SDK's context, which a worker's Context inherits."""
 
         def __init__(
             self, logger: Logger, platform: Platform, worker_id: str, trigger: TriggerInfo

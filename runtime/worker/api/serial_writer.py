@@ -1,4 +1,4 @@
-"""One thing after another, whichever thread or signal handler brings it."""
+"""Writes that must not get amid each other, from any thread and any signal handler."""
 
 import threading
 from collections import deque
@@ -9,25 +9,26 @@ T = TypeVar("T")
 
 
 class SerialWriter(Generic[T]):
-    """Has one thing at a time written.
+    """Writes one item at a time, in the order in which they came.
 
-    A thread waits for another's. A signal handler of Python runs amid what its own thread writes: waiting for
-    that would be for ever, writing now would be into the middle of it. So what it brings waits, and is
-    written by whoever it has interrupted.
+    A thread waits for another's write. A signal handler of Python runs amid a write of its own thread: to
+    wait for that would be for ever, to write now would be into the middle of it. So what it brings waits, and
+    is written by the call that it has interrupted.
     """
 
     def __init__(self, write: Callable[[deque[T]], None]) -> None:
-        """`write` takes each from the left of what waits once that is written.
+        """`write` takes each item from the left of what waits once it is written.
 
         It may be ended by what a signal handler raises: the next call goes on with what is left.
         """
         self._write = write
+        # An RLock lets a signal handler in amid a write of its own thread, and the flag then tells it so.
         self._lock = threading.RLock()
         self._waiting: deque[T] = deque()
         self._is_writing = False
 
     def __call__(self, item: T) -> None:
-        """Returns once it is written, but for a signal handler amid another call of its thread."""
+        """Write `item`, and return once that is done; a signal handler amid a call returns before."""
         with self._lock:
             self._waiting.append(item)
             # Again: more may have come before the flag fell.

@@ -23,8 +23,7 @@ _AWAY_SECONDS, _POLL_SECONDS = 600.0, 0.05  # as long, for a server that is bein
 class WorkerSpark:
     """Opens the session on first use, and another one where the server has lost it.
 
-    The processor knows the session by its id, and ends it when this process is gone. `on_new_id` tells it of
-    another id, before anything runs under that one.
+    The processor knows the session by its id, and ends it when this process is gone.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # what a session is made of
@@ -36,7 +35,10 @@ class WorkerSpark:
         on_new_id: Callable[[str], None],
         token: SharedToken | None = None,
     ) -> None:
-        """`token` comes to the url where the server may be started again, with another one."""
+        """`on_new_id` tells the processor of another id, before anything runs under that one.
+
+        `token` is added to the url where the server may be started again, with another one.
+        """
         self._url = url
         self._handler_module = handler_module
         self._session_id = session_id
@@ -50,9 +52,10 @@ class WorkerSpark:
 
     @property
     def session(self) -> Any:
-        """A SparkSession. Takes about a second the first time (pyspark is imported); later nothing.
+        """The worker's SparkSession.
 
-        Raises AttributeError where the function has no spec.spark.
+        Takes about a second the first time (pyspark is imported); later nothing. Raises AttributeError where
+        the function has no spec.spark.
         """
         if not self._url:
             raise AttributeError(
@@ -65,7 +68,7 @@ class WorkerSpark:
             return self._session
 
     def doubt(self) -> None:
-        """A handler has failed: ask whether the session is still there before it is used again."""
+        """Ask, before the session is used again, whether it is still there: a handler has failed."""
         self._used_at = 0.0
 
     def _is_lost(self) -> bool:
@@ -87,7 +90,7 @@ class WorkerSpark:
         return False
 
     def _close(self) -> None:
-        """This side of it: there is no other. Else getOrCreate() would find it before the next one."""
+        """Close this side of it: there is no other. Else getOrCreate() would find it before the next one."""
         self._session.release_session_on_close = False
         type(self._session).stop(self._session)
 
@@ -97,7 +100,7 @@ class WorkerSpark:
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession
 
-        self._opened_with = _awaited(self._token) if self._token else ""
+        self._opened_with = _await_token(self._token) if self._token else ""
         url = f"{self._url}{self._opened_with};session_id={self._session_id}"
         # What pyspark's own functions go by, and SparkSession.builder.getOrCreate() in a handler's code.
         os.environ |= {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": url}
@@ -120,8 +123,8 @@ def _stay_open() -> None:
     logger.warning("spark.stop() does nothing here: the session is the worker's, and ends with it")
 
 
-def _awaited(token: SharedToken) -> str:
-    """What it adds to the address, once a server is there."""
+def _await_token(token: SharedToken) -> str:
+    """Return what the token adds to the address, once a server is there. Raises TimeoutError."""
     deadline = time.monotonic() + _AWAY_SECONDS
     while not (found := token.parameter):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Why a handler failed, for people: its own part of a traceback."""
+"""The part of a traceback that is the user's: why a handler has failed, for people."""
 
 import asyncio
 import traceback
@@ -9,7 +9,7 @@ _ASYNCIO_FOLDER = str(Path(asyncio.__file__).parent)
 
 
 def describe_failure(error: BaseException) -> str:
-    """The user's part of a traceback: without the frames of this runtime, and of the event loop under it."""
+    """Return an error's traceback without the frames of this runtime, and of the event loop under it."""
     tb = error.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename.startswith((_RUNTIME_FOLDER, _ASYNCIO_FOLDER)):
         tb = tb.tb_next

@@ -12,11 +12,11 @@ from headrace.functions.long_tasks.communication_pb2 import Response
 
 def test_answers_are_told_by_their_keys_and_the_first_one_counts() -> None:
     answers = Answers({b"a": 0, b"b": 1, b"c": 2})
-    assert answers.take(b"a", Response(sequence=0, isprocessed=True))
-    assert not answers.take(b"a", Response(sequence=0))
-    assert answers.take(b"b", Response())
-    assert not answers.take(b"of another client", Response(sequence=2, isprocessed=True))
-    assert not answers.take(None, Response(sequence=2, isprocessed=True))
+    assert answers.record(b"a", Response(sequence=0, isprocessed=True))
+    assert not answers.record(b"a", Response(sequence=0))
+    assert answers.record(b"b", Response())
+    assert not answers.record(b"of another client", Response(sequence=2, isprocessed=True))
+    assert not answers.record(None, Response(sequence=2, isprocessed=True))
     assert (answers.processed, answers.refused, answers.missing) == ({0}, {1}, [2])
     assert answers.repeated == 1
 

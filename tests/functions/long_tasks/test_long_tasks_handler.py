@@ -1,4 +1,4 @@
-"""One attempt after another, in this process: what is produced, kept and said to the task."""
+"""The handler, attempt by attempt, in this process: what it produces, keeps and tells the task."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -22,7 +22,7 @@ def blocks(language: str) -> list[str]:
 
 
 def for_here(scene: Scene, command: str) -> str:
-    """At the test's broker, with its topics."""
+    """Return the command for the test's broker and its topics."""
     ours = {"127.0.0.1:9092": scene.broker.bootstrap, "=requests": f"={scene.requests}"}
     ours |= {"=acks": f"={scene.acks}", "=workers": f"={scene.group}", "python": sys.executable}
     for theirs, its in ours.items():

@@ -8,7 +8,7 @@ from headrace.functions.long_tasks.checkpoints import (
     CheckpointFolder,
     NoCheckpoints,
     Progress,
-    checkpoints_in,
+    open_checkpoints,
 )
 from headrace.functions.long_tasks.communication_pb2 import Request
 from headrace.functions.long_tasks.primes import count_primes
@@ -19,7 +19,7 @@ class CutOffError(Exception):
 
 
 class CutOff(Progress):
-    """Its worker is asked to leave after two steps, and killed as soon as it has saved."""
+    """Progress of a task that is asked to save after two steps and killed as soon as it has."""
 
     steps = 0
 
@@ -49,19 +49,19 @@ def test_a_count_that_is_cut_off_is_continued_and_nothing_is_counted_twice(tmp_p
 
 
 def test_a_checkpoint_is_replaced_whole_and_dropped_once(tmp_path: Path) -> None:
-    kept = checkpoints_in(str(tmp_path / "made"))
+    kept = open_checkpoints(str(tmp_path / "made"))
     assert kept.load("a") is None
     for state in (b"1", b"", b"2" * 100_000):
         kept.save("a", state)
         assert kept.load("a") == state
     assert [path.name for path in (tmp_path / "made").iterdir()] == ["a"]
-    kept.drop("a")
-    kept.drop("a")
+    kept.delete("a")
+    kept.delete("a")
     assert kept.load("a") is None
 
 
 def test_without_a_folder_nothing_is_kept() -> None:
-    kept = checkpoints_in("")
+    kept = open_checkpoints("")
     kept.save("a", b"1")
-    kept.drop("a")
+    kept.delete("a")
     assert kept.load("a") is None

@@ -16,7 +16,7 @@ from task_history import (
 
 @pytest.fixture
 def consumer() -> PublishedConsumer:
-    """With two partitions of two requests."""
+    """The published consumer, with two partitions of two requests."""
     found = PublishedConsumer([2, 2])
     found.assign(0)
     return found

@@ -1,4 +1,4 @@
-"""What a message of feedback says, and what is no feedback."""
+"""Feedback messages: how they are read, and which are ignored."""
 
 import json
 import math

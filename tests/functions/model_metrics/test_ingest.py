@@ -102,7 +102,7 @@ def test_a_server_that_stops_amid_it_loses_and_doubles_nothing(
         if len(pauses) % 3 == 0:
             own_server.start()
 
-    monkeypatch.setattr(function, "patiently", partial(retry_write, sleep=bring_back))
+    monkeypatch.setattr(function, "retry_write", partial(retry_write, sleep=bring_back))
     assert handle([record(offset) for offset in range(5)]).failures == []
     own_server.stop()
     assert handle([record(offset) for offset in range(3, 10)]).failures == []  # its start waits
@@ -111,7 +111,7 @@ def test_a_server_that_stops_amid_it_loses_and_doubles_nothing(
 
 
 class Logger:
-    """What was said."""
+    """A logger that keeps its lines."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

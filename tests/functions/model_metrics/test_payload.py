@@ -22,7 +22,7 @@ def document(value: bytes) -> Any:
 
 
 def response(datatype: str, raw: bytes | None = None, contents: dict[str, Any] | None = None) -> bytes:
-    """One output of that datatype."""
+    """Return a response with one output of that datatype."""
     message = ModelInferResponse(model_name="m")
     message.outputs.add(name="o", datatype=datatype, shape=[2], contents=contents or {})
     if raw is not None:

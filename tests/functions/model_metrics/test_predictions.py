@@ -1,4 +1,4 @@
-"""What a response predicts."""
+"""Predictions of a response."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What requests ask for, and what is wrong with them."""
+"""Query parameters: how they are read, and what is wrong with them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,7 +22,7 @@ def test_the_last_hour_is_asked_for_where_nothing_is_said() -> None:
 def test_a_question_names_its_model() -> None:
     fields = {"namespace": "ns", "modelName": "m", "modelVersion": "", "pipelineName": "p"}
     columns = {"namespace": "ns", "model_name": "m", "model_version": "", "pipeline_name": "p"}
-    assert read_query(fields, NOW).of == columns
+    assert read_query(fields, NOW).filters == columns
 
 
 @pytest.mark.parametrize("text", ["2026-05-17T10:00:00Z", "2026-05-17T12:00:00 02:00", "2026-05-17T10:00:00"])

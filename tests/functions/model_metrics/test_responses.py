@@ -1,4 +1,4 @@
-"""What a message says, and which messages are ignored, by reason."""
+"""Inference responses as rows, and messages that are ignored, by reason."""
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime

@@ -20,7 +20,6 @@ from headrace.functions.database.engine import open_engine
 from headrace.functions.database.schema import NewerDatabaseError, migrate
 from headrace.functions.model_metrics.messages.feedback import Kind
 from headrace.functions.model_metrics.messages.responses import ResponseRow
-from headrace.functions.model_metrics.store import tables  # noqa: F401  # its tables are among METADATA's
 from headrace.functions.model_metrics.store.tables import (
     FEEDBACK,
     IGNORED,

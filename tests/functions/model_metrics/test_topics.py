@@ -1,4 +1,4 @@
-"""Which topics are those of a model's responses."""
+"""Topics of models' outputs."""
 
 import re
 

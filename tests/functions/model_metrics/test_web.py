@@ -30,7 +30,7 @@ KEY = {"namespace": "ns1", "model_name": "iris", "model_version": "1", "pipeline
 
 @dataclass
 class Request:
-    """As a function sees it."""
+    """A request as a function sees it."""
 
     path: str
     fields: dict[str, str] = field(default_factory=dict)
@@ -217,4 +217,4 @@ def test_writers_wait_for_no_reader(engine: sa.Engine) -> None:
         connection.execute(sa.select(COUNTS)).all()
         Writer(engine).write(Rows([RESPONSE]))
         connection.execute(sa.select(COUNTS)).all()
-    assert work_queue.waiting(engine) == 1
+    assert work_queue.count_waiting(engine) == 1

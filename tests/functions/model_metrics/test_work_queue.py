@@ -33,30 +33,30 @@ def test_new_sums_replace_old_ones_and_the_minute_is_done(engine: sa.Engine) -> 
     writer = Writer(engine)
     for count in (1, 2):
         writer.write(Rows([replace(RESPONSE, offset=count)]))
-        (bucket,) = work_queue.take(engine, 10)
+        (bucket,) = work_queue.next_buckets(engine, 10)
         assert (bucket.start, bucket.changes) == (MINUTE, 1)
-        work_queue.write(engine, [bucket], sums(count))
+        work_queue.replace_sums(engine, [bucket], sums(count))
         assert counts(engine) == [count]
-        assert work_queue.take(engine, 10) == []
+        assert work_queue.next_buckets(engine, 10) == []
 
 
 def test_a_minute_that_is_touched_meanwhile_stays(engine: sa.Engine) -> None:
     writer = Writer(engine)
     writer.write(Rows([RESPONSE]))
-    (early,) = work_queue.take(engine, 10)
+    (early,) = work_queue.next_buckets(engine, 10)
     writer.write(Rows([replace(RESPONSE, offset=1)]))
-    work_queue.write(engine, [early], sums(1))
+    work_queue.replace_sums(engine, [early], sums(1))
     assert counts(engine) == []
-    (late,) = work_queue.take(engine, 10)
-    work_queue.write(engine, [late], sums(2))
+    (late,) = work_queue.next_buckets(engine, 10)
+    work_queue.replace_sums(engine, [late], sums(2))
     assert counts(engine) == [2]
 
 
 def test_what_another_one_has_summed_is_left(engine: sa.Engine) -> None:
     Writer(engine).write(Rows([RESPONSE]))
-    (bucket,) = work_queue.take(engine, 10)
-    work_queue.write(engine, [bucket], sums(2))
-    work_queue.write(engine, [bucket], sums(1))
+    (bucket,) = work_queue.next_buckets(engine, 10)
+    work_queue.replace_sums(engine, [bucket], sums(2))
+    work_queue.replace_sums(engine, [bucket], sums(1))
     assert counts(engine) == [2]
 
 
@@ -64,22 +64,22 @@ def test_the_sums_of_other_minutes_and_models_stay(engine: sa.Engine) -> None:
     later = replace(RESPONSE, offset=1, response_timestamp=RESPONSE.response_timestamp + timedelta(minutes=1))
     other = replace(RESPONSE, offset=2, model_name="other")
     Writer(engine).write(Rows([RESPONSE, later, other]))
-    taken = work_queue.take(engine, 10)
-    assert len(taken) == work_queue.waiting(engine) == 3
+    taken = work_queue.next_buckets(engine, 10)
+    assert len(taken) == work_queue.count_waiting(engine) == 3
     for bucket in taken:
-        work_queue.write(engine, [bucket], sums(7, bucket.start, model_name=bucket.model_name))
+        work_queue.replace_sums(engine, [bucket], sums(7, bucket.start, model_name=bucket.model_name))
     assert counts(engine) == [7, 7, 7]
 
 
 def judged(engine: sa.Engine) -> list[dict[str, Any]]:
     keys = ("kind", "actual", "predicted", "error")
-    rows = read_judged(engine, work_queue.take(engine, 10)).to_pylist()
+    rows = read_judged(engine, work_queue.next_buckets(engine, 10)).to_pylist()
     return [{key: row[key] for key in keys if row[key] is not None} for row in rows]
 
 
 def test_responses_are_read_with_their_minute_and_version(engine: sa.Engine) -> None:
     Writer(engine).write(Rows([RESPONSE, replace(RESPONSE, offset=1, model_version=None)]))
-    rows = read_responses(engine, work_queue.take(engine, 10)).to_pylist()
+    rows = read_responses(engine, work_queue.next_buckets(engine, 10)).to_pylist()
     row = {**KEY, "bucket": SECONDS}
     assert sorted(rows, key=str) == sorted([row, {**row, "model_version": ""}], key=str)
 
@@ -119,7 +119,7 @@ def test_feedback_touches_the_minute_of_its_response_whichever_comes_first(engin
     writer.write(Rows(feedback=[TRUTH]))
     assert work_queue.touch_for_feedback(engine, 10) == 0
     writer.write(Rows([RESPONSE]))
-    work_queue.write(engine, work_queue.take(engine, 10), sums(1))
+    work_queue.replace_sums(engine, work_queue.next_buckets(engine, 10), sums(1))
     assert work_queue.touch_for_feedback(engine, 10) == 1
-    assert [bucket.start for bucket in work_queue.take(engine, 10)] == [MINUTE]
+    assert [bucket.start for bucket in work_queue.next_buckets(engine, 10)] == [MINUTE]
     assert work_queue.touch_for_feedback(engine, 10) == 0

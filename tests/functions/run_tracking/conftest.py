@@ -12,7 +12,7 @@ from headrace.functions.run_tracking.store.tables import MIGRATIONS
 
 @pytest.fixture
 def engine(url: str) -> Iterator[sa.Engine]:
-    """Of a database with today's tables."""
+    """Engine of a database with today's tables."""
     opened = open_engine(url)
     migrate(opened, MIGRATIONS)
     yield opened

@@ -1,4 +1,4 @@
-"""The API, by the part itself: what is there, what is refused, and what is published before it is written."""
+"""The backend's API: what it returns, what it refuses, and what is published before it is written."""
 
 import json
 import math
@@ -40,7 +40,7 @@ def backend(engine: sa.Engine, tmp_path: Path) -> Backend:
 
 
 def a_run(rows: Rows, run_id: str = "r", experiment: str = "baseline") -> None:
-    """With something of every kind."""
+    """Messages of a run with something of every kind."""
     rows.run(
         run_id, name="first", description="d", experiment_id=rows.experiment(experiment), duration_seconds=2.5
     )
@@ -411,7 +411,7 @@ def test_a_run_is_deleted_after_it_is_published_and_with_all_that_is_its(
     assert isinstance(read_message(backend.sent[0].value).item, DeleteRun)
     assert [run["id"] for run in rows.all(t.RUNS)] == ["other"]
     assert [row["run_id"] for row in rows.all(t.TOMBSTONES)] == ["r"]
-    left = {table.name: {row["run_id"] for row in rows.all(table)} for table in t.OF_RUNS}
+    left = {table.name: {row["run_id"] for row in rows.all(table)} for table in t.RUN_TABLES}
     assert {name for name, ids in left.items() if ids} == {"contexts", "traces", "sequences"}
     assert set().union(*left.values()) == {"other"}
     assert backend.said("DELETE", "/runs/r/")[0] == 404

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.functions.retry import retry_until_done
-from headrace.functions.run_tracking import control
 from headrace.functions.run_tracking import handler as function
 from headrace.functions.run_tracking.blobs.folder import FolderStore
 from headrace.functions.run_tracking.blobs.store import BlobError, Upload
+from headrace.functions.run_tracking.control import service
 from headrace.functions.run_tracking.messages.envelopes import encode_event
 from headrace.testing import LogLine, run_handler
 
@@ -148,7 +148,7 @@ def test_what_can_not_be_read_fails_and_deletes_nothing(blobs: FolderStore, body
 def test_a_store_that_is_away_is_waited_for_and_spends_no_attempt(
     blobs: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "open_store", lambda _: AwayStore(blobs, refusals=3))
+    monkeypatch.setattr(service, "open_store", lambda _: AwayStore(blobs, refusals=3))
     run = handled(event("run_deleted", run_id="r"))
     assert run.failures == []
     assert len(warnings_of(run)) == 3

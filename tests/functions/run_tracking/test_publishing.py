@@ -82,7 +82,7 @@ async def test_what_is_not_confirmed_in_time_is_an_error_and_counts_as_waiting(k
 async def test_behind_what_has_waited_for_long_an_error_comes_at_once(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "_DOUBTFUL_SECONDS", 0)
+    monkeypatch.setattr(publishing, "_STALE_SECONDS", 0)
     kafka.is_away = True
     own = publisher(kafka, 0.01)
     with pytest.raises(PublishError, match="in time"):
@@ -96,7 +96,7 @@ async def test_no_more_is_on_its_way_than_there_is_room_for(kafka: Kafka) -> Non
     """`context.produce` would block, and the event loop of all clients with it."""
     kafka.is_away = True
     own = publisher(kafka, 0.05)
-    large = b"x" * (publishing._ROOM_BYTES // 4)
+    large = b"x" * (publishing._MAX_UNCONFIRMED_BYTES // 4)
     with pytest.raises(PublishError):
         await own.publish("run", [large] * 9)
     assert len(kafka.values) == 4
@@ -106,8 +106,8 @@ async def test_no_more_is_on_its_way_than_there_is_room_for(kafka: Kafka) -> Non
 
 
 async def test_a_message_that_is_larger_than_the_room_goes_alone(kafka: Kafka) -> None:
-    await publisher(kafka).publish("run", [b"x" * (2 * publishing._ROOM_BYTES), b"1"])
-    assert [len(it) for it in kafka.values] == [2 * publishing._ROOM_BYTES, 1]
+    await publisher(kafka).publish("run", [b"x" * (2 * publishing._MAX_UNCONFIRMED_BYTES), b"1"])
+    assert [len(it) for it in kafka.values] == [2 * publishing._MAX_UNCONFIRMED_BYTES, 1]
 
 
 async def test_what_the_broker_refuses_is_an_error(kafka: Kafka) -> None:

@@ -1,4 +1,4 @@
-"""What is read for somebody who waits ends in time, and what uses the connection afterwards has all of it."""
+"""Bounded reads: they end in time, and whatever uses the connection afterwards has all of its own."""
 
 import pytest
 import sqlalchemy as sa

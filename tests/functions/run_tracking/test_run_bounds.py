@@ -1,4 +1,4 @@
-"""What may be said of one run: item by item, on a connection, and in the database."""
+"""Limits of a run: by item, by connection, and in the database."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the environment says, checked."""
+"""Settings of the environment, checked."""
 
 import pytest
 

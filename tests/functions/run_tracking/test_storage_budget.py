@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.functions.run_tracking.blobs import storage_budget as room_file
+from headrace.functions.run_tracking.blobs import storage_budget
 from headrace.functions.run_tracking.blobs.folder import FolderStore
 from headrace.functions.run_tracking.blobs.storage_budget import StorageBudget
 from headrace.functions.run_tracking.blobs.store import FullError, TooLargeError
@@ -20,7 +20,7 @@ MOST = 1 << 40
 
 
 def put(store: FolderStore, key: str, *parts: bytes, size: int = 0) -> None:
-    """As the frontier does it."""
+    """Put a blob as the frontier does."""
     receiving = store.receive(key, MOST, size)
     try:
         for part in parts:
@@ -136,13 +136,13 @@ def test_a_folder_is_walked_once_and_not_for_each_blob(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walks: list[Path] = []
-    store, files = FolderStore(tmp_path, "http://x"), room_file._files_of
+    store, files = FolderStore(tmp_path, "http://x"), storage_budget._files_of
 
     def counted(folder: Path) -> Iterator[tuple[str, int]]:
         walks.append(folder)
         return files(folder)
 
-    monkeypatch.setattr(room_file, "_files_of", counted)
+    monkeypatch.setattr(storage_budget, "_files_of", counted)
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda number: put(store, f"r/{number}", b"1"), range(50)))
     assert len(walks) == 1
@@ -156,7 +156,7 @@ def test_a_walk_that_takes_long_comes_seldom(tmp_path: Path, monkeypatch: pytest
         now[0] += 10
         return [("r", 100)]
 
-    monkeypatch.setattr(room_file, "_files_of", slow)
+    monkeypatch.setattr(storage_budget, "_files_of", slow)
     room = StorageBudget(tmp_path, BlobBounds(run_bytes=100), lambda: now[0])
     for _ in range(500):
         with pytest.raises(TooLargeError):

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from broker import Broker
 from servers import USERS, GuardedBroker
 
-from headrace.functions.run_tracking.__main__ import where_it_is, with_brokers
+from headrace.functions.run_tracking.__main__ import broker_variables, startup_message
 from headrace.functions.run_tracking.settings import SettingsError
 from headrace.functions.run_tracking.topics import TopicsError, client_options, create_topics, topics_of
 from headrace.runtime.embedded.ports import free_port
@@ -131,11 +131,11 @@ def test_a_protocol_that_is_none_is_refused() -> None:
     ],
 )
 def test_the_function_is_told_of_the_protocol_in_two_words(protocol: str, tls: str, sasl: str) -> None:
-    told = with_brokers("a:9093", {"KAFKA_SECURITY_PROTOCOL": protocol})
+    told = broker_variables("a:9093", {"KAFKA_SECURITY_PROTOCOL": protocol})
     assert told == {"KAFKA_BOOTSTRAP_SERVERS": "a:9093", "TRACKING_TLS": tls, "TRACKING_SASL": sasl}
 
 
 def test_whoever_starts_it_is_told_where_it_is() -> None:
-    said = where_it_is({"FRONTIER_PORT": "1234", "BACKEND_PORT": "1235"})
+    said = startup_message({"FRONTIER_PORT": "1234", "BACKEND_PORT": "1235"})
     assert "http://127.0.0.1:1235\n" in said
     assert said.endswith("-m headrace.functions.run_tracking.client --frontier http://127.0.0.1:1234")

@@ -104,7 +104,7 @@ async def frontier() -> AsyncIterator[Frontier]:
 
 
 def tracker_of(frontier: Frontier, **options: Any) -> RunTracker:
-    return RunTracker(frontier.url, "r1", **{"patience_seconds": 20.0, **options})
+    return RunTracker(frontier.url, "r1", **{"give_up_after_seconds": 20.0, **options})
 
 
 def lines(items: list[dict[str, Any]]) -> list[int]:
@@ -185,7 +185,7 @@ async def test_a_frame_that_is_to_be_sent_again_is_on_the_same_connection(fronti
 
 async def test_many_losses_change_neither_order_nor_number(frontier: Frontier) -> None:
     frontier.replies = [None, OK, AGAIN, OK, None, None, OK, AGAIN, None]
-    async with tracker_of(frontier, room=20) as tracker:
+    async with tracker_of(frontier, max_queued_items=20) as tracker:
         for step in range(300):
             await tracker.log_terminal_line("x", step)
     once = {item["message_id"]: item for item in frontier.taken}
@@ -216,7 +216,7 @@ async def test_the_call_after_a_refusal_is_told_of_it_once(frontier: Frontier) -
 
 async def test_who_logs_faster_than_the_frontier_takes_it_waits(frontier: Frontier) -> None:
     frontier.gate.clear()
-    async with tracker_of(frontier, room=5) as tracker:
+    async with tracker_of(frontier, max_queued_items=5) as tracker:
 
         async def log() -> None:
             for step in range(outbox.MOST_ITEMS + 50):
@@ -232,7 +232,7 @@ async def test_who_logs_faster_than_the_frontier_takes_it_waits(frontier: Fronti
 
 async def test_patience_ends_and_nobody_waits_for_room_forever(frontier: Frontier) -> None:
     frontier.replies = [AGAIN] * 100
-    tracker = await tracker_of(frontier, room=2, patience_seconds=0.3).__aenter__()
+    tracker = await tracker_of(frontier, max_queued_items=2, give_up_after_seconds=0.3).__aenter__()
 
     async def log() -> None:
         for step in range(1000):
@@ -248,7 +248,7 @@ async def test_patience_ends_and_nobody_waits_for_room_forever(frontier: Frontie
 
 async def test_an_address_that_is_none_is_an_error_and_no_endless_wait() -> None:
     with pytest.raises(TrackerError):
-        async with RunTracker("http://127.0.0.1:1", "r1", patience_seconds=0.2) as tracker:
+        async with RunTracker("http://127.0.0.1:1", "r1", give_up_after_seconds=0.2) as tracker:
             await tracker.add_tag("x")
 
 

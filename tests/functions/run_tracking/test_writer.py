@@ -40,7 +40,7 @@ def everything(engine: sa.Engine) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def a_run(log: Log, run_id: str = "r") -> list[Sourced]:
-    """Of all kinds."""
+    """Messages of a run with something of every kind."""
     return [
         log("create_run", run_id, client_datetime=BEGAN.isoformat(), force_resume=False),
         log("set_run_property", run_id, name="first", experiment="baseline"),
@@ -132,7 +132,7 @@ def test_a_deleted_run_stays_deleted_whatever_comes_with_it_or_later(
     assert outcome.failed == {}
     assert outcome.deleted == {"r"}
     assert outcome.late_blobs == ({} if many == 1000 else {"r": ["r/model.bin"]})
-    for table in (*tables.OF_RUNS, tables.RUNS):
+    for table in (*tables.RUN_TABLES, tables.RUNS):
         assert {row[0] for row in rows(engine, table)} == {"other"}, table.name
     later = writer.write([log("log_metric", name="loss", value=1.0, step=9)])
     assert later == BatchOutcome()

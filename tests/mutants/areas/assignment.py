@@ -31,8 +31,8 @@ MUTANTS = (
         "L7",
         "where some partitions leave, the workers of the others may run on after the session",
         _ASSIGNMENT,
-        "somebody else may have what still runs\n                if not (self.partitions or",
-        "somebody else may have what still runs\n                if not (",
+        "self._revoke_count -= 1\n                if not (self.partitions or",
+        "self._revoke_count -= 1\n                if not (",
         f"{_GIVEN_BACK}::test_the_lease_goes_on_as_long_as_something_stays",
     ),
     Mutant(
@@ -58,8 +58,8 @@ MUTANTS = (
         "L9",
         "a handler that doesn't end in time is killed later than the group was promised",
         "runtime/dispatch/revoking.py",
-        "if await self._quiet(partitions, wait_seconds - ask_seconds):",
-        "if await self._quiet(partitions, wait_seconds):",
+        "if await self._is_quiet(partitions, wait_seconds - dump_seconds):",
+        "if await self._is_quiet(partitions, wait_seconds):",
         f"{_REVOKING}::test_a_handler_that_does_not_end_is_killed_when_its_time_is_over_and_no_later",
     ),
     Mutant(
@@ -76,8 +76,8 @@ MUTANTS = (
         "L9",
         "a lane that was handed out is never offered again",
         "runtime/dispatch/allocators.py",
-        "            since = self._ids.pop(lane.id)\n            if _is_waiting(lane):",
-        "            since = self._ids[lane.id]\n            if _is_waiting(lane):",
+        "            since = self._offered_at.pop(lane.id)\n",
+        "            since = self._offered_at[lane.id]\n",
         f"{_ALLOCATORS}::test_what_was_taken_may_be_offered_again",
     ),
 )

@@ -57,7 +57,7 @@ MUTANTS = (
         "L2",
         "what a commit without an answer was to say isn't said again",
         _COMMITTER,
-        "        self._stale |= request.keys()\n",
+        "        self._stale |= request.keys()  # until an answer has come\n",
         "",
         f"{_FAILURES}::test_after_a_failure_what_the_broker_holds_is_in_doubt",
     ),

@@ -54,8 +54,8 @@ MUTANTS = (
         "L1",
         "a commit with little room leaves out a run of acks, and counts those behind it from before that",
         "runtime/partitions/offsets/checkpoint_text.py",
-        '        if room < 0:\n            return ",".join(kept), False\n',
-        "        if room < 0:\n            room += len(item) + bool(kept)\n            continue\n",
+        '        if left < 0:\n            return ",".join(kept), False\n',
+        "        if left < 0:\n            left += len(item) + bool(kept)\n            continue\n",
         "tests/runtime/partitions/test_checkpoint_text.py::test_in_little_room_attempts_come_first_then_the_plan_then_acked_runs",
     ),
     Mutant(

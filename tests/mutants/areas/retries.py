@@ -1,9 +1,9 @@
-"""What has failed, who is to blame, and what becomes of it: failures, verdicts, dead letters."""
+"""What has failed, what is to blame, and what becomes of it: failures, crash attribution, dead letters."""
 
 from mutant import Mutant
 
-_VERDICT = "runtime/workers/crash_attribution.py"
-_VERDICTS = "tests/runtime/workers/test_crash_attribution.py"
+_ATTRIBUTION = "runtime/workers/crash_attribution.py"
+_ATTRIBUTION_TESTS = "tests/runtime/workers/test_crash_attribution.py"
 _ALONE = "tests/runtime/dispatch/test_failure_handler.py"
 _LETTERS = "tests/triggers/kafka/test_kafka_dead_letters.py"
 
@@ -31,29 +31,29 @@ MUTANTS = (
         "kills-count",
         "never skipped",
         "a worker that is killed for a rebalance costs its record an attempt",
-        _VERDICT,
-        "    if death.is_kill_ours and verdict is None:\n"
-        "        return CrashOutcome.RETURNED, death.why_killed\n",
+        _ATTRIBUTION,
+        "    if process_exit.is_kill_ours and kill_reason is None:\n"
+        "        return CrashOutcome.RETURNED, process_exit.why_killed\n",
         "",
-        f"{_VERDICTS}::test_each_death_has_one_fate",
+        f"{_ATTRIBUTION_TESTS}::test_each_death_has_one_outcome",
     ),
     Mutant(
         "next-to-blame",
         "never skipped",
         "a kill for a late record is blamed on the one that its worker has moved on to",
-        _VERDICT,
-        "death.verdict if death.verdict is not None and death.verdict.seq == seq else None",
-        "death.verdict",
-        f"{_VERDICTS}::test_each_death_has_one_fate",
+        _ATTRIBUTION,
+        "kill_reason.seq != seq:",
+        "kill_reason.seq < 0:",
+        f"{_ATTRIBUTION_TESTS}::test_each_death_has_one_outcome",
     ),
     Mutant(
         "all-to-blame",
         "never skipped",
         "of several records that ran beside each other, each has failed when their worker dies",
-        _VERDICT,
+        _ATTRIBUTION,
         "    is_certain = len(started) == 1 and not has_waiting\n",
         "    is_certain = not has_waiting\n",
-        f"{_VERDICTS}::test_each_of_several_that_ran_beside_each_other_has_its_fate",
+        f"{_ATTRIBUTION_TESTS}::test_each_of_several_that_ran_concurrently_has_its_outcome",
     ),
     Mutant(
         "batch-to-blame",
@@ -105,8 +105,8 @@ MUTANTS = (
         "L8",
         "a dead letter of an undecoded record has what the first one of its batch holds",
         "runtime/streams/isolated_decoder.py",
-        "_ASKED.pack(len(chunk.data), record.offset - chunk.first)",
-        "_ASKED.pack(len(chunk.data), 0)",
+        "_REQUEST.pack(len(chunk.data), record.offset - chunk.first)",
+        "_REQUEST.pack(len(chunk.data), 0)",
         "tests/runtime/streams/test_isolated_decoder.py::test_it_says_what_the_record_holds",
         is_quick=False,
     ),

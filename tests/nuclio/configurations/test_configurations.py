@@ -13,7 +13,7 @@ from servers import GuardedBroker
 from tokens import TokenServer, token_server
 
 from headrace.runtime.cli.main import headrace
-from headrace.runtime.config import function
+from headrace.runtime.config import function_reader
 
 BY_NAME = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 
@@ -32,7 +32,9 @@ def test_there_are_forty_and_their_names_differ() -> None:
 @BY_NAME
 def test_a_file_has_its_verdict(case: Configuration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a Headrace on the Python that most of them ask for."""
-    monkeypatch.setattr(function, "sys", SimpleNamespace(version_info=SimpleNamespace(major=3, minor=11)))
+    monkeypatch.setattr(
+        function_reader, "sys", SimpleNamespace(version_info=SimpleNamespace(major=3, minor=11))
+    )
     result = CliRunner().invoke(
         headrace, ["validate", str(write(tmp_path / "f", case.text)), *case.arguments]
     )

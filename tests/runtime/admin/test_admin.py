@@ -19,7 +19,8 @@ from headrace.runtime.admin.status_source import Action, NotHaltedError
 from headrace.runtime.admin.token import AdminToken
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.supervisor import Replica, Supervisor
+from headrace.runtime.processor.replica import Replica
+from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.web.addresses import TcpAddress
 
 if TYPE_CHECKING:

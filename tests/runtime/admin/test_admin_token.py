@@ -21,7 +21,7 @@ from processes import is_running
 from replica import Replica, replica, wait_until, write_function
 
 from headrace.runtime.admin.token import find_token, kept_for_commands
-from headrace.runtime.cli.running.admin_client import signed
+from headrace.runtime.cli.running.admin_client import auth_headers
 
 HANDLER = "def handler(context, event): ..."
 
@@ -203,7 +203,7 @@ def test_where_the_kernel_tells_nothing_a_runs_token_is_found(
 
 _KEEPS = """
 import sys
-from headrace.runtime.cli.running.admin_client import signed
+from headrace.runtime.cli.running.admin_client import auth_headers
 from headrace.runtime.admin.token import kept_for_commands
 with kept_for_commands("secret", sys.argv[1]):
     print("kept", flush=True)
@@ -221,9 +221,9 @@ def test_the_token_of_a_run_that_was_killed_is_sent_to_nobody(
         with subprocess.Popen(keeps, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as its_run:
             assert its_run.stdout is not None
             assert its_run.stdout.readline() == b"kept\n"
-            assert signed(url, "") == {"Authorization": "Bearer secret"}
+            assert auth_headers(url, "") == {"Authorization": "Bearer secret"}
             its_run.kill()
-        assert signed(url, "") == {}
+        assert auth_headers(url, "") == {}
         assert list((tmp_path / "headrace").iterdir()) == []
 
 
@@ -251,7 +251,7 @@ def test_a_token_goes_to_no_other_users_server(
             ours.bind(("127.0.0.1", port))
             ours.listen()
         with kept_for_commands("secret", url):
-            assert bool(signed(url, "")) == is_sent
+            assert bool(auth_headers(url, "")) == is_sent
 
 
 def test_an_empty_host_is_not_everywhere(tmp_path: Path) -> None:

@@ -38,6 +38,6 @@ def test_a_token_for_this_machine_only_is_in_no_log(
     is_local, is_terminal = where
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    run._tell(token, kept, is_local=is_local)
+    run._log_where_the_token_is(token, kept, is_local=is_local)
     assert [it.levelname for it in caplog.records] == lines
     assert ("hush" in caplog.text) == is_shown

@@ -73,18 +73,18 @@ def test_a_command_waits_for_no_import_that_it_does_not_need(said: list[str]) ->
 
 @pytest.mark.full_but("http_hello-http.settings")
 @pytest.mark.parametrize(
-    ("example", "room"),
+    ("example", "module"),
     [
         ("hello_kafka", "kafka.settings.model"),
         ("http_hello", "http.settings"),
         ("cron_report", "cron.settings"),
-        ("v3io_stream", "v3io.settings.model"),
+        ("v3io_stream", "v3io.settings"),
         ("spark_orders", "kafka.settings.model"),
     ],
 )
-def test_validate_knows_settings_and_loads_nothing_that_runs(example: str, room: str) -> None:
+def test_validate_knows_settings_and_loads_nothing_that_runs(example: str, module: str) -> None:
     loaded = loaded_by("validate", str(ROOT / "examples" / example))
-    assert f"headrace.triggers.{room}" in loaded
+    assert f"headrace.triggers.{module}" in loaded
     assert not loaded & UNNEEDED
     assert not {it for it in loaded if it.startswith("headrace.triggers.") and it.endswith(".trigger")}
     assert not loaded & {"headrace.runtime.dispatch.dispatcher", "headrace.runtime.processor.processor"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.runtime.cli.run import run
 from headrace.runtime.processor.option_fields import CommandOption, Reach, declared
 from headrace.runtime.processor.options import RunOptions
-from headrace.runtime.processor.supervisor import Replica
+from headrace.runtime.processor.replica import Replica
 
 FOLDER = Path("/run/replicas")
 

@@ -15,7 +15,7 @@ from function_files import (
     problems_of,
 )
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.config.trigger_kinds import installed_kinds
 from headrace.triggers.kafka.settings.model import KafkaSettings
 

@@ -19,7 +19,7 @@ from function_files import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ from command import one_line, run
 from function_files import KINDS, SPECS
 
 from headrace.runtime.config.example import kind_example
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.config.spark import SparkFields
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.config.trigger_kinds import TriggerKind, trigger_fields

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.errors import ConfigError
 
 SMALL, LARGE = 16 * 1024, 128 * 1024

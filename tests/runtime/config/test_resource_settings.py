@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from function_files import KINDS, SPECS, Change, load_changed, problems_of
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 
 
 def _spec(**fields: Any) -> Change:

@@ -78,7 +78,7 @@ async def test_acks_come_from_sync_and_async_handlers_tasks_and_threads(
             b.feed(p, records(0, 100))
         for p in partitions:
             await b.settled(p, 100)
-            assert (set(p.unacked), dict(p.failed)) == (set(), {})
+            assert (set(p.awaiting_ack), dict(p.failed)) == (set(), {})
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])

@@ -94,12 +94,12 @@ async def test_with_enable_a_response_may_leave_its_record_to_a_later_ack(
         b.feed(p, records(0, 10))
         await handled(b, 10)
         assert p.checkpoint == Checkpoint(3, acked=((4, 7), (8, 10)))
-        assert p.unacked == {3, 7}
+        assert p.awaiting_ack == {3, 7}
         assert await ack(b, 7) == ["True"]
         assert p.checkpoint == Checkpoint(3, acked=((4, 10),))
         assert await ack(b, 3) == ["True"]
         assert p.checkpoint == Checkpoint(10)
-        assert p.unacked == set()
+        assert p.awaiting_ack == set()
 
 
 async def test_with_explicit_only_returning_never_acks(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def handler(context, event):
         b.feed(p, records(0, 40))
         await handled(b, 40)
         assert p.checkpoint == Checkpoint(0)
-        assert p.unsettled == len(p.unacked) == 40
+        assert p.unsettled == len(p.awaiting_ack) == 40
         await ack(b, *range(40))
         assert p.checkpoint == Checkpoint(40)
 
@@ -153,7 +153,7 @@ async def handler(context, events):
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 10))
         await handled(b, 10)
-        await until(lambda: p.unacked == {1, 3, 5, 7, 9})
+        await until(lambda: p.awaiting_ack == {1, 3, 5, 7, 9})
         await ack(b, 1, 9)
         assert p.checkpoint.offset == 3
-        assert p.unacked == {3, 5, 7}
+        assert p.awaiting_ack == {3, 5, 7}

@@ -35,7 +35,7 @@ async def test_one_ack_frees_exactly_its_own_record_in_any_order(tmp_path: Path)
         for offset in (10, 3, 0, 3, 7, 11, 1, 10, 5, 9, 2, 8, 6, 4):
             assert await ack(b, offset) == ["True"]
             is_open.discard(offset)
-            assert {o for o in range(12) if p.ledger.is_open(o)} == p.unacked == is_open
+            assert {o for o in range(12) if p.ledger.is_open(o)} == p.awaiting_ack == is_open
             assert p.ledger.committable == min(is_open, default=12)
         assert other.checkpoint == Checkpoint(0)
         assert len(b.lines()) == 24
@@ -50,7 +50,7 @@ async def test_an_ack_through_frees_all_up_to_its_own(tmp_path: Path) -> None:
         assert p.checkpoint == Checkpoint(0, acked=((10, 11),))
         await ack(b, 8, verb="explicit_ack_through")
         assert p.checkpoint == Checkpoint(9, acked=((10, 11),))
-        assert p.unacked == {9, 11}
+        assert p.awaiting_ack == {9, 11}
 
 
 async def test_with_cumulative_each_ack_frees_all_up_to_its_own(tmp_path: Path) -> None:
@@ -177,4 +177,4 @@ async def test_a_partition_full_of_unacked_records_names_the_setting_that_helps(
 
 
 def metrics_of(b: Bench) -> TriggerMetrics:
-    return b.dispatcher._shared.metrics
+    return b.dispatcher._state.metrics

@@ -49,8 +49,7 @@ async def handler(context, event):
 
 def begin(b: Bench, log: PartitionLog, before: AssignedPartition | None = None) -> AssignedPartition:
     """The partition, from its beginning; in place of one that was dropped."""
-    partition = of_records(KEY, Checkpoint(0), 256)
-    partition.log = log
+    partition = of_records(KEY, Checkpoint(0), 256, log=log)
     if before is None:
         b.dispatcher.begin([partition])
     else:
@@ -90,7 +89,7 @@ async def test_what_is_said_of_a_record_counts_for_no_other_that_has_its_offset_
         b.feed(new, records(0, 10))
         await handled(b, 20)
         assert await say(b, *(f"{verb} {how} {name}" for name in names)) == ["False"] * 10
-        assert (new.checkpoint, set(new.unacked), dict(new.failed)) == (Checkpoint(0), {*range(10)}, {})
+        assert (new.checkpoint, set(new.awaiting_ack), dict(new.failed)) == (Checkpoint(0), {*range(10)}, {})
         # Numbers alone are those of the record that was handled last under them.
         assert await say(b, *(f"explicit_ack numbers {offset}" for offset in range(10))) == ["True"] * 10
         assert new.checkpoint == Checkpoint(10)

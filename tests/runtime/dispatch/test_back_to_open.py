@@ -12,7 +12,6 @@ from worker_bench import Bench, Record, bench, records, until
 
 from headrace.runtime.partitions.key import PartitionKey, PartitionLog
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
-from headrace.runtime.partitions.offsets.pending_produces import Unwritten
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
@@ -233,10 +232,10 @@ async def test_what_is_unwritten_of_a_partition_is_so_in_no_other_log(
             partition.log = its
         before, after = partitions
         b.dispatcher.begin([before])
-        before.unwritten[5] = Unwritten.WAITS
+        before.pending.reject(5)
         await b.dispatcher.revoke([before], 0)
         b.dispatcher.begin([after])
-        assert (5 in after.unwritten) is is_kept
+        assert (5 in after.pending.rejected) is is_kept
 
 
 async def test_an_ack_of_a_delivery_that_has_failed_counts_no_more_when_its_partition_is_back(

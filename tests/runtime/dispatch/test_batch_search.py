@@ -12,7 +12,7 @@ from worker_bench import until
 from headrace.runtime.config.delivery_policy import AckMode, Then
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import stuck_at
-from headrace.runtime.wire.records import Ack
+from headrace.runtime.wire.outcomes import Ack
 
 
 @pytest.mark.parametrize("then", ["skip", "deadLetter"])
@@ -149,6 +149,6 @@ async def test_a_record_that_is_acked_elsewhere_ends_the_search_for_it(tmp_path:
         (p,) = b.assign(*fresh(1))
         b.feed(8, p)
         await until(lambda: p.lane.state is PartitionState.HALTED)
-        b.bench.dispatcher._router.route(Ack("t", 0, 5, is_through=False))
+        b.bench.dispatcher._router.route(Ack("t", 0, 5, is_through=False), b.bench.dispatcher._acks)
         await b.settled(8, p)
         assert not p.failed

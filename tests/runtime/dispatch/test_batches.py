@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from worker_bench import records
 
 from headrace.runtime.config.delivery_policy import BatchPolicy
-from headrace.runtime.dispatch.batcher import BatchChoice, Batcher, next_part
+from headrace.runtime.dispatch.batcher import BatchChoice, choose_batch, next_part
 from headrace.runtime.partitions.flow_control import FlowLimit
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.failed_records import FailedRecord
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
-from headrace.runtime.worker.results import HandlerReturnedError, RecordOutcome, outcomes
+from headrace.runtime.worker.results import HandlerReturnedError, RecordOutcome, batch_outcomes
 from headrace.runtime.workers.in_flight import InFlight
 
 NOW = 1000.0
@@ -70,7 +70,7 @@ def chosen(choice: BatchChoice) -> list[list[int]]:
 @given(st.lists(waits, max_size=5), st.integers(1, 12))
 def test_a_batch_is_full_or_in_time_or_fixed(described: list[Waits], size: int) -> None:
     partitions = ready(described)
-    choice = Batcher(BatchPolicy(size, TIMEOUT)).choose(partitions, NOW)
+    choice = choose_batch(partitions, BatchPolicy(size, TIMEOUT), NOW)
     total = sum(part.count for part in choice.parts)
     assert len({part.partition.lane.id for part in choice.parts}) == len(choice.parts)
     if any(part.is_fixed for part in choice.parts):
@@ -85,12 +85,12 @@ def test_a_batch_is_full_or_in_time_or_fixed(described: list[Waits], size: int) 
 @given(st.lists(waits, max_size=5), st.integers(1, 12))
 def test_what_is_not_handed_out_now_is_in_time(described: list[Waits], size: int) -> None:
     partitions = ready(described)
-    batcher = Batcher(BatchPolicy(size, TIMEOUT))
-    choice = batcher.choose(partitions, NOW)
+    policy = BatchPolicy(size, TIMEOUT)
+    choice = choose_batch(partitions, policy, NOW)
     if choice.look_again_seconds is not None:
         assert not choice.parts
         assert 0 < choice.look_again_seconds <= TIMEOUT
-        assert batcher.choose(partitions, NOW + choice.look_again_seconds + 1e-6).parts
+        assert choose_batch(partitions, policy, NOW + choice.look_again_seconds + 1e-6).parts
     elif not choice.parts:
         assert all(next_part(partition, size) is None for partition in partitions)
 
@@ -99,7 +99,7 @@ def test_what_is_not_handed_out_now_is_in_time(described: list[Waits], size: int
 def test_a_part_keeps_to_its_plan_and_to_the_limits_of_its_records(described: Waits, size: int) -> None:
     for partition in ready([described]):
         part = next_part(partition, size)
-        head, plan = partition.lane.buffer.head, partition.plan.plan
+        head, plan = partition.lane.buffer.head, partition.plan.planned
         assert head is not None
         is_planned = plan is not None and plan.first <= head.offset < plan.end
         if part is None:
@@ -130,11 +130,11 @@ def test_batch_after_batch_takes_every_record_once_and_in_order(described: list[
             records(partition.ledger.position, 24)
         )  # whatever is planned is there as a whole
     expected = {partition.key.partition: partition.lane.buffer.offsets(99) for partition in partitions}
-    plans = {partition.key.partition: partition.plan.plan for partition in partitions}
+    plans = {partition.key.partition: partition.plan.planned for partition in partitions}
     handled: dict[int, list[int]] = {number: [] for number in expected}
-    batcher = Batcher(BatchPolicy(size, TIMEOUT))
+    policy = BatchPolicy(size, TIMEOUT)
     while left := [partition for partition in partitions if partition.lane.buffer.count]:
-        choice = batcher.choose(left, NOW + 2 * TIMEOUT)
+        choice = choose_batch(left, policy, NOW + 2 * TIMEOUT)
         assert choice.parts
         for part in choice.parts:
             partition, planned = part.partition, part.plan
@@ -151,7 +151,7 @@ def test_batch_after_batch_takes_every_record_once_and_in_order(described: list[
 
 def test_a_full_batch_takes_those_that_have_waited_longest_and_leaves_the_rest() -> None:
     partitions = ready([Waits(4, 3, None, {}, set()), Waits(4, 2, None, {}, set())])
-    choice = Batcher(BatchPolicy(6, TIMEOUT)).choose(partitions, NOW)
+    choice = choose_batch(partitions, BatchPolicy(6, TIMEOUT), NOW)
     assert chosen(choice) == [[0, 1, 2, 3], [0, 1]]
 
 
@@ -159,14 +159,14 @@ def test_a_partition_that_may_hold_no_more_does_not_wait_for_more() -> None:
     partition = of_records(PartitionKey("t", 0), Checkpoint(0), 4)
     partition.on_fetched(records(0, 4))
     partition.lane.waiting_since = NOW
-    assert chosen(Batcher(BatchPolicy(100, TIMEOUT)).choose([partition], NOW)) == [[0, 1, 2, 3]]
+    assert chosen(choose_batch([partition], BatchPolicy(100, TIMEOUT), NOW)) == [[0, 1, 2, 3]]
 
 
 def test_room_is_there_for_the_whole_of_a_plan_whatever_the_capacity() -> None:
     partition = of_records(PartitionKey("t", 0), Checkpoint(3, plan=PlannedBatches(0, 500)), 4)
     while partition.ledger.position < 500:
-        assert partition.room >= min(2, 500 - partition.ledger.position)
-        partition.on_fetched(records(partition.ledger.position, min(partition.room, 7)))
+        assert partition.to_fetch >= min(2, 500 - partition.ledger.position)
+        partition.on_fetched(records(partition.ledger.position, min(partition.to_fetch, 7)))
     assert not partition.may_grow
     part = next_part(partition, 2)
     assert part is not None
@@ -178,9 +178,9 @@ def test_a_partition_that_holds_more_than_it_may_has_no_room() -> None:
     partition = of_records(PartitionKey("t", 0), Checkpoint(0), 8)
     partition.on_fetched(records(0, 8))
     partition.lane.on_unacked(partition.lane.take(8, 1000))
-    partition.bounds = FlowLimit.of(4)  # records turned out to be large
+    partition.limit = FlowLimit.of(4)  # records turned out to be large
     assert partition.lane.is_idle
-    assert partition.room == 0
+    assert partition.to_fetch == 0
 
 
 def test_a_plan_further_on_survives_what_becomes_of_the_records_before_it() -> None:
@@ -198,11 +198,11 @@ def test_a_plan_further_on_survives_what_becomes_of_the_records_before_it() -> N
             partition.lane.on_suspected(taken)
         partition.lane.on_returned(taken)
         # What a worker died in comes again as it was, too.
-        assert partition.plan.plan == (
+        assert partition.plan.planned == (
             PlannedBatches(4, 8) if fate == "failed" else PlannedBatches(0, 4, behind=((4, 8),))
         )
     partition.lane.on_settled(*partition.lane.take_batch(4))
-    assert partition.plan.plan == PlannedBatches(4, 8)
+    assert partition.plan.planned == PlannedBatches(4, 8)
 
 
 def test_a_plan_ends_where_records_are_handed_out_one_by_one() -> None:
@@ -263,7 +263,7 @@ EVENTS = [SimpleNamespace(id=f"t/0/{offset}") for offset in range(4)]
 
 def failures(result: object) -> list[int]:
     """Positions of the events that have failed."""
-    return [position for position, outcome in enumerate(outcomes(result, EVENTS)) if outcome.failure]
+    return [position for position, outcome in enumerate(batch_outcomes(result, EVENTS)) if outcome.failure]
 
 
 def response(position: int, status: int = 200, **headers: object) -> nuclio_sdk.Response:
@@ -274,7 +274,7 @@ def response(position: int, status: int = 200, **headers: object) -> nuclio_sdk.
     "result", [None, "all well", (200, "fine"), nuclio_sdk.Response(status_code=404), {"a": 1}, 42, ()]
 )
 def test_what_is_no_list_speaks_for_all(result: object) -> None:
-    assert outcomes(result, EVENTS) == [RecordOutcome(None)] * 4
+    assert batch_outcomes(result, EVENTS) == [RecordOutcome(None)] * 4
 
 
 @pytest.mark.parametrize("result", [nuclio_sdk.Response(status_code=500), (503, "away")])
@@ -295,16 +295,16 @@ def test_a_list_may_hold_what_belongs_to_no_event() -> None:
 
 
 def test_missing_responses_have_one_reason_so_that_they_are_one_failure() -> None:
-    (failure,) = {outcome.failure for outcome in outcomes([], EVENTS)}
+    (failure,) = {outcome.failure for outcome in batch_outcomes([], EVENTS)}
     assert failure is not None
     assert "event_id" in failure
 
 
 def test_a_response_may_ask_not_to_be_acked_for_its_event_or_for_all() -> None:
     no_ack = {"X-Nuclio-Stream-No-Ack": True}
-    one = outcomes([response(0), response(1, **no_ack), response(2), response(3)], EVENTS)
+    one = batch_outcomes([response(0), response(1, **no_ack), response(2), response(3)], EVENTS)
     assert [outcome.asks_no_ack for outcome in one] == [False, True, False, False]
-    everyone = outcomes(nuclio_sdk.Response(headers=no_ack), EVENTS)
+    everyone = batch_outcomes(nuclio_sdk.Response(headers=no_ack), EVENTS)
     assert all(outcome.asks_no_ack for outcome in everyone)
 
 
@@ -315,7 +315,7 @@ def test_a_generator_is_run_once_for_all_its_events() -> None:
         ran.append(1)
         yield "chunk"
 
-    assert outcomes(chunks(), EVENTS) == [RecordOutcome(None)] * 4
+    assert batch_outcomes(chunks(), EVENTS) == [RecordOutcome(None)] * 4
     assert ran == [1]
 
 

@@ -285,7 +285,7 @@ async def test_acks_count_whoever_makes_them_and_when(tmp_path: Path) -> None:
         b.dispatcher.on_assigned([partition.key for partition in partitions])
         for partition in partitions:
             b.feed(partition, records(0, 5))
-        await until(lambda: all(len(partition.unacked) == 5 for partition in partitions))
+        await until(lambda: all(len(partition.awaiting_ack) == 5 for partition in partitions))
         assert not any(partition.ledger.committable for partition in partitions)
         (tmp_path / "ack").touch()
         for partition in partitions:
@@ -307,7 +307,7 @@ async def test_a_response_may_ask_not_to_be_acked(tmp_path: Path) -> None:
     async with bench(tmp_path, handler, static=True, policy=policy) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 6))
-        await until(lambda: set(p.unacked) == {1, 3, 5} and not p.lane.in_flight_count)
+        await until(lambda: set(p.awaiting_ack) == {1, 3, 5} and not p.lane.in_flight_count)
         assert p.checkpoint.acked == ((2, 3), (4, 5))
 
 

@@ -51,7 +51,7 @@ async def test_requests_are_answered_by_whoever_is_free_and_forgotten(tmp_path: 
             assert request.reply is not None
             assert (request.reply.status, request.reply.body.split()[0]) == (200, b"%d" % number)
             b.dispatcher.forget(request)
-        assert all(not worker.outbox._lanes for worker in b.dispatcher.workers)
+        assert all(not worker.sender._lanes for worker in b.dispatcher.workers)
 
 
 async def test_one_that_is_withdrawn_does_not_start_or_is_cancelled(tmp_path: Path) -> None:

@@ -177,9 +177,9 @@ async def handler(context, event):
         log = Log(b)
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 3))
-        await until(lambda: p.unacked.is_orphan(0))
+        await until(lambda: p.awaiting_ack.is_orphan(0))
         for _ in range(20):
-            b.dispatcher._acks.nacks._look(p, 0.0)
+            b.dispatcher._redelivery._check_deadline(p, 0.0)
         assert p.failed[0].failures == 1
         (tmp_path / "go").touch()
         await b.settled(p, 3)
@@ -264,7 +264,7 @@ async def test_a_partition_that_leaves_forgets_what_was_nacked(tmp_path: Path) -
         await b.dispatcher.revoke([p], 5)
         assert p.checkpoint.attempts == ((7, 8, 1),)
         assert p.lane.state is PartitionState.REVOKED
-        assert not b.dispatcher._acks.nacks._failing
+        assert not b.dispatcher._redelivery._due
 
 
 async def test_a_stall_is_seen_by_its_age_its_limit_and_in_ready(
@@ -276,7 +276,7 @@ async def test_a_stall_is_seen_by_its_age_its_limit_and_in_ready(
         b.dispatcher.connect(Limited())
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 256))
-        await until(lambda: len(p.unacked) == 256)
+        await until(lambda: len(p.awaiting_ack) == 256)
         warnings = DispatchMonitor(b.dispatcher, TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t"))
         now = 100.0
         monkeypatch.setattr("headrace.runtime.dispatch.monitor.time.monotonic", lambda: now)

@@ -100,7 +100,7 @@ async def test_what_waited_for_a_dead_letter_goes_on_when_that_is_written(
         journal.gate.clear()
         b.dispatcher.connect(journal)
         (p,) = b.assign(("t", 0))
-        p.bounds = replace(p.bounds, out_of_order=4)
+        p.limit = replace(p.limit, out_of_order=4)
         given = keyed(60, keys=60)
         for record in given[::2]:
             record.value = b"no"

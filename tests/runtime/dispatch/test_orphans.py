@@ -59,7 +59,7 @@ async def handler(context, event):
         Log(b)
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 5))
-        await until(lambda: p.unacked == {0, 1, 2, 3, 4})
+        await until(lambda: p.awaiting_ack == {0, 1, 2, 3, 4})
         first, again = (0, 1, 2, 3), ((0, 1), (1, 1), (2, 1), (3, 2), (4, 1))
         assert b.lines() == [f"0 {o} 1" for o in first] + [f"0 {o} {attempt}" for o, attempt in again]
         await ack(b, *range(5))
@@ -79,7 +79,7 @@ async def test_what_another_worker_has_handled_stays_its(tmp_path: Path) -> None
         await died(b)
         await handled(b, 9)
         assert b.lines()[6:] == ["1 0", "1 1", "1 2"]
-        assert p.unacked == set(range(6))
+        assert p.awaiting_ack == set(range(6))
         await died(b, 1)
         await handled(b, 15)
         assert b.lines()[9:] == [f"1 {offset}" for offset in range(6)]
@@ -122,7 +122,7 @@ async def handler(context, event):
         await died(b)
         assert p.lane.state is PartitionState.HALTED
         b.dispatcher.act("skip", p)
-        await until(lambda: p.unacked == {0, 1, 3})
+        await until(lambda: p.awaiting_ack == {0, 1, 3})
         assert b.lines() == [f"0 {line}" for line in ("0 1", "1 1", "2 1", "2 2", "0 1", "1 1", "3 1")]
 
 
@@ -134,7 +134,7 @@ async def test_where_nothing_can_be_fetched_again_it_waits_for_its_acks(tmp_path
         await died(b)
         b.feed(p, records(3, 1))
         await handled(b, 4)
-        assert p.unacked == set(range(4))
+        assert p.awaiting_ack == set(range(4))
         assert await ack(b, *range(4)) == ["True"] * 4
         assert p.checkpoint == Checkpoint(4)
 

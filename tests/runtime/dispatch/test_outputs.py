@@ -9,9 +9,8 @@ import pytest
 from worker_bench import QUICK, Bench, bench, records, until
 
 from headrace.runtime.config.delivery_policy import DeliveryPolicy
-from headrace.runtime.dispatch.interface import NOWHERE, NoFeed
-from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, DeliveryReport
-from headrace.runtime.wire.produce import Message
+from headrace.runtime.dispatch.interface import NOWHERE, Feed
+from headrace.runtime.wire.produce import DeliveryCallback, DeliveryReport, Message
 
 SENDS = """
     def handler(context, event):
@@ -23,7 +22,7 @@ AWAITS = """
 """
 
 
-class Cluster(NoFeed):
+class Cluster(Feed):
     """Keeps Output, and Feed."""
 
     def __init__(self) -> None:
@@ -130,7 +129,9 @@ async def test_a_name_that_is_none_is_refused_at_once_with_those_that_are(tmp_pa
 
 async def test_an_output_that_only_the_worker_knows_never_goes_to_the_trigger(tmp_path: Path) -> None:
     async with archiving(tmp_path, SENDS) as (b, archive):
-        del b.dispatcher.outputs["archive"]
+        outputs = b.dispatcher._state.outputs
+        assert isinstance(outputs, dict)
+        del outputs["archive"]
         b.dispatcher.connect(own := Cluster())
         (partition,) = b.assign(("t", 0))
         b.feed(partition, records(0, 2))
@@ -146,7 +147,7 @@ async def test_with_exactly_once_it_goes_at_once_and_holds_back_the_commit(tmp_p
         (partition,) = b.assign(("t", 0))
         b.feed(partition, records(0, 1))
         await until(lambda: archive.sent)
-        assert partition.held.outgoing_bytes == 0
+        assert partition.pending.outgoing_bytes == 0
         assert partition.checkpoint.offset == 0
         archive.end(DeliveryReport(0, 5))
         await until(lambda: partition.checkpoint.offset == 1)
@@ -183,12 +184,12 @@ async def test_a_worker_that_sends_elsewhere_all_the_same_is_killed_in_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = """
-        from headrace.runtime.wire.produce import NO_LANE, Message, Produce, encode_produce
+        from headrace.runtime.wire.produce import NO_LANE, Message, ProduceRequest, encode_produce
 
         def handler(context, event):
             if not exists("said"):
                 write("", "said")
-                said = Produce(0, NO_LANE, -1, Message("other", b"x"))
+                said = ProduceRequest(0, NO_LANE, -1, Message("other", b"x"))
                 os.write(int(sys.argv[1]), encode_produce(said))
                 time.sleep(60)
     """

@@ -11,8 +11,7 @@ from produce_bench import producing
 from worker_bench import QUICK, kill_worker, records, until
 
 from headrace.runtime.config.delivery_policy import AckMode, BatchPolicy, FailurePolicy
-from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport, not_yet_written
-from headrace.runtime.wire.produce import PRODUCE_WINDOW_BYTES
+from headrace.runtime.wire.produce import PRODUCE_WINDOW_BYTES, DeliveryReport, not_yet_written
 
 SENDS = """
     def handler(context, event):
@@ -32,8 +31,8 @@ async def test_a_record_is_settled_once_its_message_is_confirmed_and_others_go_o
         assert partition.checkpoint.acked == ((1, 3),)
         cluster.confirm(b"0")
         assert partition.checkpoint.offset == 3
-        assert not partition.held
-        assert not partition.unacked
+        assert not partition.pending
+        assert not partition.awaiting_ack
         assert [message.key for message, _ in cluster.sent] == []
         assert len(b.lines()) == 3
 
@@ -115,19 +114,19 @@ async def test_a_partition_waits_behind_a_message_that_can_not_be_written_now_an
     async with producing(tmp_path, SENDS, policy) as (b, cluster):
         one, other = b.assign(("t", 0), ("t", 1))
         b.feed(one, records(0, 1))
-        await until(lambda: one.held and not one.lane.in_flight_count)
-        outgoing = one.held.outgoing([(0, 1)]) if exactly_once else cluster.sent
+        await until(lambda: one.pending and not one.lane.in_flight_count)
+        outgoing = one.pending.outgoing([(0, 1)]) if exactly_once else cluster.sent
         ((message, done),) = outgoing
         for _ in range(2):  # each time that it is tried
             done(not_yet_written(message))
         b.feed(one, records(1, 3))
         b.feed(other, records(0, 3))
-        await until(lambda: len(other.held) == 3 and not other.lane.in_flight_count)
+        await until(lambda: len(other.pending) == 3 and not other.lane.in_flight_count)
         assert not one.lane.is_deliverable
         assert one.ledger.committable == 1
         assert not one.failed
         done(DeliveryReport(0, 0))
-        await until(lambda: len(one.held) == 3 and not one.lane.in_flight_count)
+        await until(lambda: len(one.pending) == 3 and not one.lane.in_flight_count)
         assert [line for line in b.lines() if line.endswith("attempt 1")] == b.lines()
 
 
@@ -302,7 +301,7 @@ async def test_a_task_produces_for_the_record_that_it_works_for(tmp_path: Path) 
         (partition,) = b.assign(("t", 0))
         b.dispatcher.on_assigned([partition.key])
         b.feed(partition, records(0, 2))
-        await until(lambda: len(partition.unacked) == 2)
+        await until(lambda: len(partition.awaiting_ack) == 2)
         (tmp_path / "go").touch()
         await until(lambda: len(cluster.sent) == 2)
         cluster.confirm(b"1")
@@ -373,7 +372,7 @@ async def test_nothing_is_handed_out_while_too_much_waits_for_a_commit(tmp_path:
     async with producing(tmp_path, handler, replace(QUICK, exactly_once=True)) as (b, cluster):
         (partition,) = b.assign(("t", 0))
         b.feed(partition, records(0, 200))
-        held = partition.held
+        held = partition.pending
         await until(lambda: held.outgoing_bytes > 16 << 20 and not partition.lane.in_flight_count)
         assert len(b.lines()) < 200
         while partition.ledger.committable < 200 or held:

@@ -150,7 +150,7 @@ async def test_what_a_worker_knows_of_old_assignments_is_forgotten(tmp_path: Pat
     handler = """
         import gc
         def handler(context, event):
-            from headrace.runtime.worker.api.event import PartitionView
+            from headrace.runtime.worker.api.partition_view import PartitionView
             write(sum(isinstance(found, PartitionView) for found in gc.get_objects()))
     """
     async with bench(tmp_path, handler) as b:

@@ -62,7 +62,7 @@ async def test_an_ack_that_crosses_a_revoke_is_refused_with_a_warning(
     async with bench(tmp_path, handler, static=True, policy=ONLY) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 1))
-        await until(lambda: p.unacked)
+        await until(lambda: p.awaiting_ack)
         await b.dispatcher.revoke([p], 10)
         (tmp_path / "ack").touch()
         while not b.lines():  # the loop does not turn: the worker can't know yet, nor the processor

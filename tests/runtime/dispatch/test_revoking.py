@@ -32,14 +32,14 @@ class Stuck(StandingWorker):
         self.hold(partition)
         partition.lane.on_sent(self.index)
 
-    def ask(self) -> None:
+    def dump_stack(self) -> None:
         """It doesn't say what it is in."""
 
     def kill(self, why: str) -> bool:
         self.killed_at = asyncio.get_running_loop().time()
         for run in self.in_flight.take_all():
             run.lane.on_returned(run.records)
-        self.shared.news.set()
+        self.shared.changed.set()
         return True
 
 
@@ -59,7 +59,7 @@ def revoked(after_seconds: float | None) -> tuple[float, Stuck, AssignedPartitio
         def end() -> None:
             worker.in_flight.take_all()
             partition.lane.on_settled(records(0, 1))
-            shared.news.set()
+            shared.changed.set()
 
         if after_seconds is not None:
             loop.call_later(after_seconds, end)

@@ -13,7 +13,7 @@ from worker_bench import QUICK, bench, records, until
 
 from headrace.runtime.config.delivery_policy import BatchPolicy, DeliveryPolicy
 from headrace.runtime.dispatch.allocators import PoolAllocator
-from headrace.runtime.dispatch.batch_scheduler import RunScheduler
+from headrace.runtime.dispatch.run_scheduler import RunScheduler
 from headrace.runtime.dispatch.state import DispatcherState
 from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
@@ -59,7 +59,7 @@ def test_a_worker_without_room_gets_nothing_and_all_stays() -> None:
     worker = StandingWorker()
     for held in (0, 1):
         shared.run_sizer.ns_per_record = 1e9
-        assert runs.give(worker.handle) is (held == 0)
+        assert runs.hand_out(worker.handle) is (held == 0)
     assert [offsets for _, offsets in worker.sent] == [[0]]
     assert left(shared) == lanes(partitions[1:])
 
@@ -67,7 +67,7 @@ def test_a_worker_without_room_gets_nothing_and_all_stays() -> None:
 def test_the_first_that_suits_goes_and_those_before_it_keep_their_places() -> None:
     runs, shared, partitions = waiting(4)
     worker = StandingWorker(unsuited=unsuited(partitions[:2]))
-    assert runs.give(worker.handle)
+    assert runs.hand_out(worker.handle)
     assert worker.sent == [(partitions[2].lane, [0, 1])]
     assert left(shared) == lanes([partitions[0], partitions[1], partitions[3]])
 
@@ -78,10 +78,10 @@ def test_where_none_suits_an_idle_worker_gets_the_first_and_a_busy_one_waits() -
     (held,) = waiting(1)[2]
     worker.hold(held)
     held.lane.on_recalled()  # so nothing of it goes behind it
-    assert not runs.give(worker.handle)
+    assert not runs.hand_out(worker.handle)
     assert left(shared) == lanes(partitions)
     idle = StandingWorker(unsuited=unsuited(partitions))
-    assert runs.give(idle.handle)
+    assert runs.hand_out(idle.handle)
     assert [lane for lane, _ in idle.sent] == lanes(partitions[:1])
     assert left(shared) == lanes(partitions[1:])
 
@@ -93,7 +93,7 @@ def test_a_hundred_lanes_are_looked_at_and_no_more() -> None:
         (held,) = waiting(1)[2]
         worker.hold(held)
         held.lane.on_recalled()
-        assert runs.give(worker.handle) is is_found
+        assert runs.hand_out(worker.handle) is is_found
         kept = partitions[:before] + partitions[before + 1 :] if is_found else partitions
         assert left(shared) == lanes(kept)
 
@@ -101,9 +101,9 @@ def test_a_hundred_lanes_are_looked_at_and_no_more() -> None:
 def test_where_nothing_waits_a_worker_gets_what_follows_in_a_lane_of_its_own() -> None:
     runs, shared, (partition,) = waiting(1)
     worker = StandingWorker()
-    assert runs.give(worker.handle)
+    assert runs.hand_out(worker.handle)
     assert left(shared) == []
-    assert runs.give(worker.handle)
+    assert runs.hand_out(worker.handle)
     assert worker.sent == [(partition.lane, [0, 1]), (partition.lane, [2, 3])]
 
 
@@ -117,18 +117,18 @@ async def test_where_times_are_steady_the_next_record_is_there_before_a_long_one
     runs, shared, partitions = waiting(count, lambda: when.append(loop.time()))
     shared.run_sizer.ns_per_record = 30e6
     worker = StandingWorker()
-    assert runs.give(worker.handle)
+    assert runs.hand_out(worker.handle)
     began = loop.time()
-    assert not runs.give(worker.handle), "it has just begun"
-    assert not runs.give(worker.handle)
+    assert not runs.hand_out(worker.handle), "it has just begun"
+    assert not runs.hand_out(worker.handle)
     await until(lambda: when)
     assert when[0] - began > 0.02
     assert len(when) == 1, "a timer for each worker"
     worker.since_ns = 0
     for ran_ms, is_given in ((20, False), (40, False), (30, True)):
         monkeypatch.setattr(time, "monotonic_ns", lambda ran_ms=ran_ms: ran_ms * 1_000_000)
-        assert runs.give(worker.handle) is is_given
-    assert not runs.give(worker.handle), "no more than one"
+        assert runs.hand_out(worker.handle) is is_given
+    assert not runs.hand_out(worker.handle), "no more than one"
     assert worker.sent == [(partitions[0].lane, [0]), (partitions[-1].lane, [2 - count])]
     await runs.stop()
 
@@ -138,8 +138,8 @@ async def test_a_process_that_says_a_wrong_time_gets_the_next_record_no_later() 
     runs, shared, _ = waiting(2, lambda: when.append(True))
     shared.run_sizer.ns_per_record = 30e6
     worker = StandingWorker(since_ns=time.monotonic_ns() + 10**15)
-    assert runs.give(worker.handle)
-    assert not runs.give(worker.handle)
+    assert runs.hand_out(worker.handle)
+    assert not runs.hand_out(worker.handle)
     await until(lambda: when)
     await runs.stop()
 
@@ -149,9 +149,9 @@ async def test_where_times_vary_nothing_goes_behind_a_long_record() -> None:
     for handler_ns in (10_000_000, 50_000_000) * 10:
         shared.run_sizer.on_measured(1, handler_ns)
     worker = StandingWorker()
-    assert runs.give(worker.handle)
+    assert runs.hand_out(worker.handle)
     worker.since_ns = time.monotonic_ns() - int(shared.run_sizer.ns_per_record)
-    assert not runs.give(worker.handle)
+    assert not runs.hand_out(worker.handle)
 
 
 async def test_a_worker_in_long_records_gets_the_next_one_meanwhile(
@@ -165,13 +165,13 @@ async def test_a_worker_in_long_records_gets_the_next_one_meanwhile(
     async with bench(tmp_path, handler) as b:
         (p,) = b.assign(("t", 0))
         worker, beside = b.dispatcher.workers[0], list[int]()
-        send = worker.send
+        send = worker.sender.send
 
         def seen(lane: Lane, batch: Any) -> None:
             beside.append(len(worker.in_flight))
             send(lane, batch)
 
-        monkeypatch.setattr(worker, "send", seen)
+        monkeypatch.setattr(worker.sender, "send", seen)
         b.feed(p, records(0, 60))
         await b.settled(p, 60)
         assert b.lines() == [str(offset) for offset in range(60)]

@@ -141,13 +141,13 @@ async def test_a_chunk_that_another_worker_has_begun_goes_to_one_that_idles_or_i
     shared.allocator.offer(partition.lane)
     busy, idle = StandingWorker(), StandingWorker()
     busy.hold_batch(*planned(1))
-    assert not batches.give(busy.handle)
-    assert batches.give(idle.handle)
+    assert not batches.hand_out(busy.handle)
+    assert batches.hand_out(idle.handle)
     assert idle.sent == [(partition.lane, [2, 3])]
     partition.lane.on_settled(idle.in_flight.runs[0].records)
     shared.allocator.offer(partition.lane)
     monkeypatch.setattr("headrace.runtime.dispatch.batch_scheduler.KEPT_SECONDS", -1)
-    assert batches.give(busy.handle)
+    assert batches.hand_out(busy.handle)
     assert busy.sent == [(partition.lane, [4, 5])]
     await batches.stop()
 
@@ -215,6 +215,6 @@ def test_the_whole_of_a_planned_batch_has_room_whatever_its_bytes() -> None:
     start = Checkpoint(0, plan=PlannedBatches(0, 50, behind=((50, 90),)))
     partition = of_chunks(PartitionKey("t", 0), start, 10, 0, ReadAhead(100))
     partition.on_fetched(ChunkSlice(Chunk(0, 40, bytes(5000), decode)))
-    assert partition.room == 10
+    assert partition.to_fetch == 10
     partition.on_fetched(ChunkSlice(Chunk(40, 10, bytes(5000), decode)))
-    assert partition.room == 0
+    assert partition.to_fetch == 0

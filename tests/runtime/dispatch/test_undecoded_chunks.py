@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from worker_bench import Record, bench, until
 
 from headrace.runtime.config.delivery_policy import DeliveryPolicy, FailurePolicy
-from headrace.runtime.dispatch.interface import NoFeed
+from headrace.runtime.dispatch.interface import Feed
 from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.flow_control import ReadAhead
 from headrace.runtime.partitions.key import PartitionKey
@@ -30,12 +30,13 @@ from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import is_stuck, problem, stuck_at
-from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import WireRecord
+from headrace.runtime.wire.framing import Buffer
+from headrace.runtime.wire.records import RunHeader, WireRecord, decode_records, encode_run
 from headrace.runtime.wire.undecoded import ChunkCache, UndecodableError
-from headrace.runtime.worker.api.event import PartitionView, StreamEvent
+from headrace.runtime.worker.api.event import StreamEvent
+from headrace.runtime.worker.api.partition_view import PartitionView
 from headrace.runtime.worker.inbox import ReceivedChunk
-from headrace.runtime.workers import sender as worker_outbox
+from headrace.runtime.workers import sender as worker_sender
 from headrace.runtime.workers.process import WorkerProcess
 from headrace.triggers.kafka.client import undecoded_fetch as kafka_chunks
 from headrace.triggers.kafka.fetching import FetchItemLimit
@@ -109,8 +110,8 @@ def in_worker(run: Sequence[WireRecord]) -> list[StreamEvent]:
         received = ReceivedChunk(bytes(run.chunk.data), decode)
         found = received.read(run.offsets.start - run.chunk.first, len(run))
     else:
-        header = wire.RunHeader(1, 0, 0, 1, len(run))
-        found = wire.decode_records(wire.encode_run(header, run)[8:])
+        header = RunHeader(1, 0, 0, 1, len(run))
+        found = decode_records(encode_run(header, run)[8:])
     return [StreamEvent(record, SOURCE, 1) for record in found]
 
 
@@ -224,7 +225,7 @@ def test_a_length_that_no_batch_has_is_corrupt(magic: int, length: int) -> None:
 
 async def test_an_aiokafka_that_looks_different_inside_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     consumer: Any = SimpleNamespace(_fetcher=SimpleNamespace())
-    assert kafka_chunks.forward(consumer)
+    assert kafka_chunks.fetch_undecoded(consumer)
     assert consumer._fetcher._proc_fetch_request.__self__ is consumer._fetcher
 
     class Another(aiokafka_fetcher.PartitionRecords):  # type: ignore[misc]
@@ -232,7 +233,7 @@ async def test_an_aiokafka_that_looks_different_inside_is_left_alone(monkeypatch
 
     monkeypatch.setattr(kafka_chunks, "PartitionRecords", Another)
     untouched: Any = SimpleNamespace(_fetcher=SimpleNamespace())
-    assert not kafka_chunks.forward(untouched)
+    assert not kafka_chunks.fetch_undecoded(untouched)
     assert not vars(untouched._fetcher)
     assert AIOKafkaConsumer  # the public client needs nothing of this
 
@@ -371,7 +372,7 @@ async def test_a_record_that_no_decoder_knows_fails_by_policy_and_says_so(
 
 
 async def test_a_dead_letter_of_a_record_that_can_not_be_decoded_ends_in_a_halt(tmp_path: Path) -> None:
-    class Copies(NoFeed):
+    class Copies(Feed):
         async def write_dead_letter(self, _: AssignedPartition, record: WireRecord, *__: object) -> bool:
             return record.value is not None
 
@@ -431,12 +432,12 @@ async def test_more_batches_than_a_worker_keeps_are_not_sent_again_for_each_run(
     sent: list[int] = []
     send = WorkerProcess.send
 
-    def count(self: WorkerProcess, *pieces: wire.Buffer) -> None:
+    def count(self: WorkerProcess, *pieces: Buffer) -> None:
         sent.append(sum(map(len, pieces)))
         send(self, *pieces)
 
     monkeypatch.setattr(WorkerProcess, "send", count)
-    monkeypatch.setattr(worker_outbox, "KEPT_SECONDS", 60)
+    monkeypatch.setattr(worker_sender, "KEPT_SECONDS", 60)
     data = batch(0, [Written(value=bytes(900))] * 1000)
     async with bench(tmp_path, "def handler(context, event): pass") as b:
         partitions = b.assign(*(("t", number) for number in range(4)))
@@ -456,19 +457,19 @@ def test_what_waits_is_weighed_as_it_comes_and_goes() -> None:
     partition.on_fetched(decoded)
     weight = 100 * chunks.chunk.record_bytes + sum(1000 * i + 601 for i in range(100))
     assert partition.left_bytes == (1 << 19) - weight
-    assert partition.room == 0
+    assert partition.to_fetch == 0
     while partition.lane.buffer.count:
         partition.lane.on_settled(partition.lane.take(30, 1 << 20))
     assert partition.left_bytes == 1 << 19
-    assert partition.room == 256
+    assert partition.to_fetch == 256
 
 
 def test_decoded_records_that_wait_count_against_the_capacity() -> None:
     partition = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, ReadAhead(1 << 30))
     partition.on_fetched([Record(offset) for offset in range(100)])
-    assert partition.room == 156
+    assert partition.to_fetch == 156
     partition.on_fetched([Record(offset) for offset in range(100, 200)])
-    assert partition.room == 0
+    assert partition.to_fetch == 0
 
 
 def test_a_fetch_is_asked_for_no_more_items_than_have_place() -> None:

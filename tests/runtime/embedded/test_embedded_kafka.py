@@ -104,7 +104,7 @@ async def test_who_signs_in_stands_in_no_command_line(
 
     monkeypatch.setattr(BrokerJava, "run_tool", recorded)
     signing_in = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": "ada"}
-    async with EmbeddedKafka(tmp_path / "data", guards=BrokerSecurity({"ada": "s3cret"})) as kafka:
+    async with EmbeddedKafka(tmp_path / "data", security=BrokerSecurity({"ada": "s3cret"})) as kafka:
         said.append(command_of(kafka.pid))
         for password in ("s3cret", "other"):
             options = {"security_protocol": "SASL_PLAINTEXT", "sasl_plain_password": password, **signing_in}
@@ -246,7 +246,7 @@ async def test_topics_that_exist_are_fine_and_refusals_are_named() -> None:
 @pytest.mark.full
 async def test_sasl_and_tls_listeners_are_reachable_beside_the_plain_one() -> None:
     password = 'quo"te \\ and é, ok'
-    async with EmbeddedKafka(guards=BrokerSecurity({"alice": password}, tls=True)) as kafka:
+    async with EmbeddedKafka(security=BrokerSecurity({"alice": password}, tls=True)) as kafka:
         await kafka.create_topics({"seen": 1})
         tls = ssl.create_default_context(cadata=kafka.ca_pem)
         ways: list[tuple[str, dict[str, Any]]] = [

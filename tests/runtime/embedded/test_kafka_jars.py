@@ -29,10 +29,9 @@ exit {code}
 
 FETCH = """
 from pathlib import Path
-from headrace.runtime.embedded.maven_jars import JarSet, fetch
-from headrace.runtime.embedded.maven_jars import JarLock
+from headrace.runtime.embedded.maven_jars import JarLock, JarSet, fetch_jars
 from headrace.runtime.embedded.java import Java
-print(fetch({jars!r}, Java(Path({program!r}), 17, "17", "PATH")))
+print(fetch_jars({jars!r}, Java(Path({program!r}), 17, "17", "PATH")))
 """
 _DATA = hashlib.sha256(b"data\n").hexdigest()
 JARS = replace(KAFKA_JARS, lock=JarLock({f"jar{number}.jar": _DATA for number in range(1, 11)}))

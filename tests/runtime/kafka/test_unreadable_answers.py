@@ -101,7 +101,7 @@ def test_an_answer_about_other_partitions_is_unreadable(numbers: list[int]) -> N
 def test_what_is_unreadable_is_said_once_and_again_if_it_changes(caplog: pytest.LogCaptureFixture) -> None:
     said = AnswerWarnings()
     for what in ("a", "a", "b", "a"):
-        said.say(UnreadableAnswerError(what, where="broker:1"))
+        said.warn(UnreadableAnswerError(what, where="broker:1"))
     assert [it.split(";")[0] for it in caplog.messages] == ["broker:1 a", "broker:1 b", "broker:1 a"]
 
 

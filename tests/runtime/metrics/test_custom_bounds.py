@@ -13,14 +13,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector, CollectorRegistry
 from replica import replica, wait_until
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.metrics.custom_metric import MAX_METRICS, MAX_SERIES, CustomMetric, CustomSample
 from headrace.runtime.metrics.custom_metrics import CustomMetrics
-from headrace.runtime.metrics.exposition import merged
+from headrace.runtime.metrics.exposition import merge_expositions
 from headrace.runtime.metrics.history import History
 from headrace.runtime.metrics.runtime_metrics import MetricRegistry
 from headrace.runtime.processor.processor import Processor
-from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.framing import FrameKind, json_frame, split_frames
 from headrace.runtime.wire.metrics import decode_metrics
 from headrace.runtime.worker.api import metrics as given_metrics
 from headrace.runtime.worker.api.metrics import HandlerMetrics as GivenMetrics
@@ -89,7 +89,7 @@ def test_a_scrape_goes_on_while_a_new_metric_comes() -> None:
 
 def sent(use_given: GivenMetrics, frames: bytearray) -> list[tuple[CustomMetric, list[CustomSample], int]]:
     use_given.flush()
-    return [decode_metrics(body) for _, body in wire.split_frames(frames)]
+    return [decode_metrics(body) for _, body in split_frames(frames)]
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_worker_that_goes_past_its_own_bounds_is_not_believed(
     about: str, values: list[str], dropped: list[int]
 ) -> None:
     said = [["counter", "c", about, ["a"], []], [[values, 1, []]], *dropped]
-    body = wire.json_frame(wire.FrameKind.METRICS, said)[8:]
+    body = json_frame(FrameKind.METRICS, said)[8:]
     with pytest.raises((ValueError, TypeError)):
         decode_metrics(body)
 
@@ -199,14 +199,14 @@ def test_texts_of_replicas_are_one(tmp_path: Path) -> None:
         )
         metrics.custom.add(owner, 0, CustomMetric("gauge", f"of_{replica_name}"), [CustomSample((), 1)])
         texts.append(generate_latest(metrics.registry))
-    both = merged([*texts, b"", texts[0][:-1].replace(b'"a"', b'"c"')]).decode()
+    both = merge_expositions([*texts, b"", texts[0][:-1].replace(b'"a"', b'"c"')]).decode()
     families = {family.name: family for family in text_string_to_metric_families(both)}
     assert both.count("\n# HELP ") + 1 == len(families)
     assert [it.labels["replica"] for it in families["c"].samples] == ["a", "b", "c"]
     assert {it.labels["a"] for it in families["c"].samples} == {"1\n# HELP c"}
     assert [it.labels["replica"] for it in families["headrace_build_info"].samples] == ["a", "b", "c"]
     assert {"of_a", "of_b"} <= families.keys()
-    assert merged([]) == generate_latest(CollectorRegistry()) == b""
+    assert merge_expositions([]) == generate_latest(CollectorRegistry()) == b""
 
 
 def test_what_the_history_says_of_many_partitions_is_bounded() -> None:

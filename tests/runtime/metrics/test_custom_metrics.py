@@ -15,9 +15,8 @@ from headrace.runtime.metrics.custom_metric import MAX_LABEL_SETS, CustomMetric,
 from headrace.runtime.metrics.custom_metrics import CustomMetrics
 from headrace.runtime.metrics.declaration import TRIGGER_LABELS
 from headrace.runtime.metrics.runtime_metrics import METRICS, MetricRegistry
-from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.framing import FrameKind, json_frame, split_frames
 from headrace.runtime.wire.metrics import decode_metrics, encode_metrics
-from headrace.runtime.wire.records import FrameKind
 from headrace.runtime.worker.api.metrics import HandlerMetrics as GivenMetrics
 from headrace.testing import Record, run_handler
 
@@ -242,15 +241,13 @@ def test_a_handler_under_test_counts_too() -> None:
 
 
 def _body(*about: Any) -> bytes:
-    return wire.json_frame(FrameKind.METRICS, about)[8:]
+    return json_frame(FrameKind.METRICS, about)[8:]
 
 
 def test_a_frame_is_what_was_counted() -> None:
     measure = CustomMetric("histogram", "h", "what", ("a",), (1.0, 2.0))
     said = [CustomSample((str(n),), n / 2, (n, 0, 1)) for n in range(120)]
-    frames = [
-        body for data in encode_metrics(measure, said) for _, body in wire.split_frames(bytearray(data))
-    ]
+    frames = [body for data in encode_metrics(measure, said) for _, body in split_frames(bytearray(data))]
     assert [decode_metrics(body)[0] for body in frames] == [measure] * 3
     assert [sample for body in frames for sample in decode_metrics(body)[1]] == said
 

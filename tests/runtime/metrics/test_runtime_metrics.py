@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from worker_bench import QUICK, Bench, bench, records, until
 
 from headrace.runtime.config.delivery_policy import DeliveryPolicy, FailurePolicy
-from headrace.runtime.dispatch.monitor import OldestOpen
+from headrace.runtime.dispatch.monitor import DispatchMonitor
 from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.awaiting_ack import AwaitingAck
@@ -37,7 +37,7 @@ def counted(metrics: MetricRegistry) -> TriggerMetrics:
 
 def seen(b: Bench, name: str, **labels: str) -> float:
     """As a scrape would."""
-    b.dispatcher._shared.metrics.flush()
+    b.dispatcher._state.metrics.flush()
     return value(b.metrics, name, **labels)
 
 
@@ -195,14 +195,16 @@ async def test_a_kill_for_what_leaves_is_no_crash(tmp_path: Path) -> None:
 @pytest.fixture
 def age_of() -> Callable[[float, list[int], list[int]], float]:
     """Looks at a partition at a time, after these were handled and those were acked."""
-    ages, partition = OldestOpen(), of_records(PartitionKey("t", 0), Checkpoint(0), 100)
+    dispatcher: Any = None  # of no interest to ages
+    monitor = DispatchMonitor(dispatcher, TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t"))
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0), 100)
     partition.ledger.add(0, 50)
 
     def look(now: float, handled: list[int], acked: list[int]) -> float:
-        partition.unacked.add(handled, 0)
+        partition.awaiting_ack.add(handled, 0)
         for offset in acked:
             partition.on_acked(offset, offset + 1)
-        ages.look({1: partition}, now)
+        monitor.measure_ages({1: partition}, now)
         return partition.oldest_unacked_seconds
 
     return look

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from worker_bench import records
 
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.ack_window import AckWindow
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
 
@@ -33,9 +32,10 @@ def repeated(checkpoint: Checkpoint, end: int) -> list[int]:
 
 
 def test_a_window_of_nothing_holds_back_nothing() -> None:
-    window = AckWindow(0)
-    assert window.size == 0
-    assert window.hold_back(7, [(9, 11)]) == (7, [(9, 11)])
+    partition = assigned(Checkpoint(0), 10)
+    partition.on_acked(0, 7)
+    partition.on_acked(9, 11)
+    assert partition.checkpoint == Checkpoint(7, acked=((9, 11),))
 
 
 def test_the_last_settled_stay_uncommitted() -> None:
@@ -96,13 +96,14 @@ def test_records_acked_ahead_at_the_commit_are_behind_it() -> None:
 
 
 def test_a_large_window_costs_little_at_a_commit() -> None:
-    window = AckWindow(20_000)
-    window.on_settled(range(0, 40_000, 2))
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0), 256, 20_000)
+    for offset in [*range(1, 40_000, 2), *range(0, 40_000, 2)]:
+        partition.settle(offset, offset + 1)
     began = time.perf_counter()
-    offset, runs = window.hold_back(1, [(number, number + 1) for number in range(2, 40_000)])
+    checkpoint = partition.checkpoint
     assert time.perf_counter() - began < 20
-    assert offset == 0
-    assert len(runs) == 19_999
+    assert checkpoint.offset == 0
+    assert len(checkpoint.acked) == 20_000
 
 
 @pytest.mark.parametrize("size", [0, 1, 4])

@@ -100,7 +100,7 @@ def test_a_few_characters_of_a_commit_cost_little_whatever_they_stand_for(
 def test_a_plan_that_lies_further_on_takes_no_room_before_the_fetch_is_there(position: int, end: int) -> None:
     partition = of_records(KEY, Checkpoint(0, plan=PlannedBatches(60, 60 + end)), 16)
     partition.advance(position)
-    assert partition.room == 16
+    assert partition.to_fetch == 16
 
 
 @given(st.integers(0, 100))

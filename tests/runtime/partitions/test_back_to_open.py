@@ -13,8 +13,8 @@ from worker_bench import records
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.awaiting_ack import NOBODY
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
-from headrace.runtime.partitions.offsets.pending_produces import HandlerCall, PendingRecord, Unwritten
-from headrace.runtime.partitions.partition import ack_through, of_records
+from headrace.runtime.partitions.offsets.pending_produces import HandlerCall, PendingRecord
+from headrace.runtime.partitions.partition import of_records
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.records import WireRecord
 
@@ -75,11 +75,11 @@ class World:
         yield from self.later_steps()
 
     def later_steps(self) -> Iterator[Callable[[], None]]:
-        if self.p.held:
+        if self.p.pending:
             yield from 2 * [self.answer]
         if self.due:
             yield self.time_passes
-        if self.out or self.p.unacked:
+        if self.out or self.p.awaiting_ack:
             yield self.die
         if self.random.random() < 0.1:
             yield self.move
@@ -127,72 +127,72 @@ class World:
         truth.is_acked = truth.runs_again = False
         if not is_nacked:
             return
-        if self.p.nacked.pop(offset) and offset in self.p.unacked:
+        if self.p.nacked.pop(offset) and offset in self.p.awaiting_ack:
             self.fail(offset)
 
     def come_back(self, out: list[WireRecord]) -> None:
         for record in out:
             if not self.p.ledger.is_settled(record.offset):
-                self.p.held.let_go(record.offset)
+                self.p.pending.let_go(record.offset)
             self.p.nacked.pop(record.offset, None)
             truth = self.truths[record.offset]
             truth.is_nacked = truth.runs_again = truth.is_acked = False
         self.p.lane.on_returned(out)
 
     def fail(self, offset: int) -> None:
-        if offset not in self.due and not self.p.unacked.is_orphan(offset):
+        if offset not in self.due and not self.p.awaiting_ack.is_orphan(offset):
             self.p.failed.note_failure(offset, "no", 1, None)
             self.due.add(offset)
 
     @property
     def here(self) -> list[int]:
         """Those that a handler is in, or has been in without an ack."""
-        found = {*self.p.unacked, *(record.offset for record in self.out)}
+        found = {*self.p.awaiting_ack, *(record.offset for record in self.out)}
         return sorted(offset for offset in found if not self.p.ledger.is_settled(offset))
 
     def produce(self) -> None:
         offset = self.random.choice(self.here)
-        if offset not in self.p.held:
+        if offset not in self.p.pending:
             self.hold(offset)
 
     def hold(self, offset: int) -> None:
         failed = self.p.failed.of(offset)
         call = self.truths[offset].call = HandlerCall(1)
-        self.p.held[offset] = PendingRecord(call, offset + 1, failed.failures if failed else 0)
+        self.p.pending[offset] = PendingRecord(call, offset + 1, failed.failures if failed else 0)
 
     def answer(self) -> None:
-        self.confirm(self.random.choice(sorted(self.p.held)), is_refused=self.random.random() < 0.6)
+        self.confirm(self.random.choice(sorted(self.p.pending)), is_refused=self.random.random() < 0.6)
 
     def confirm(self, offset: int, *, is_refused: bool) -> None:
-        truth, held = self.truths[offset], self.p.held[offset]
+        truth, held = self.truths[offset], self.p.pending[offset]
         assert held.call is truth.call, "it is of the last delivery"
         truth.call = None
-        self.p.held.drop(offset)
+        self.p.pending.drop(offset)
         if not is_refused:
             return
         is_out = offset in [record.offset for record in self.out]
         # Its delivery was in vain anyway.
-        waits = not (truth.is_settled or is_out or offset in self.p.unacked)
-        is_coming = waits or self.p.unacked.is_orphan(offset)
+        waits = not (truth.is_settled or is_out or offset in self.p.awaiting_ack)
+        is_coming = waits or self.p.awaiting_ack.is_orphan(offset)
         truth.is_settled, truth.is_unwritten, truth.is_nacked = False, True, is_out
         truth.runs_again = truth.is_acked = False
         truth.is_failing |= not (is_coming or is_out)
-        self.p.unwritten[offset] = Unwritten.WAITS
+        self.p.pending.reject(offset)
         is_settled = self.p.ledger.is_settled(offset)
         if is_settled:
             self.p.take_back(offset, offset + 1, held.failures)
-        if offset in self.p.unacked:
+        if offset in self.p.awaiting_ack:
             self.fail(offset)
         elif is_out:
             self.p.nacked[offset] = "refused", 1
         elif is_settled:
-            self.p.unacked.add([offset], NOBODY)
+            self.p.awaiting_ack.add([offset], NOBODY)
             self.fail(offset)
 
     def nack(self) -> None:
         offset = self.random.choice(self.here)
-        if offset in self.p.unacked:
-            self.truths[offset].is_failing |= not self.p.unacked.is_orphan(offset)
+        if offset in self.p.awaiting_ack:
+            self.truths[offset].is_failing |= not self.p.awaiting_ack.is_orphan(offset)
             self.fail(offset)
         else:
             self.truths[offset].is_nacked = True
@@ -206,15 +206,15 @@ class World:
         self.acknowledge(self.random.randrange(END))
 
     def acknowledge(self, offset: int) -> None:
-        if offset not in self.p.unwritten:
+        if offset not in self.p.pending.rejected:
             self.p.on_acked(offset, offset + 1)
         else:
-            self.p.unwritten.note_acked(offset)
+            self.p.pending.note_acked(offset)
         self.settle(offset)
 
     def ack_through(self) -> None:
         offset = self.random.choice(self.here)
-        ack_through(self.p, offset, offset + 1)
+        self.p.ack_through(offset, offset + 1)
         for below in range(offset):
             truth = self.truths[below]
             if not (truth.is_failing or truth.is_nacked or truth.is_unwritten):
@@ -231,7 +231,7 @@ class World:
     def time_passes(self) -> None:
         """What has failed has waited its backoff."""
         for offset in self.due:
-            self.p.unacked.abandon(offset)
+            self.p.awaiting_ack.abandon(offset)
         self.due.clear()
         self.redeliver()
 
@@ -240,14 +240,14 @@ class World:
         if self.out and self.p.lane.worker_index == worker:
             out, self.out = self.out, []
             self.come_back(out)
-        self.p.unacked.orphan(worker)
+        self.p.awaiting_ack.orphan(worker)
         self.redeliver()
 
     def redeliver(self) -> None:
         """Orphans, once nothing is in flight."""
-        if self.p.unacked.has_orphans and not self.out:
+        if self.p.awaiting_ack.has_orphans and not self.out:
             self.p.redeliver()
-            self.due &= set(self.p.unacked)
+            self.due &= set(self.p.awaiting_ack)
 
     def move(self) -> None:
         """Another owner goes on from the commit; what is open is not known to it."""
@@ -274,10 +274,10 @@ class World:
         for _ in range(3 * END):
             if self.out:
                 self.finish(is_calm=True)
-            for offset in list(self.p.held):
+            for offset in list(self.p.pending):
                 self.confirm(offset, is_refused=False)
             self.time_passes()
-            for offset in set(self.p.unacked) - self.due:
+            for offset in set(self.p.awaiting_ack) - self.due:
                 self.acknowledge(offset)
             if self.p.ledger.position < END:
                 self.fetch()
@@ -286,8 +286,8 @@ class World:
             self.check()
         assert self.p.ledger.committable == END
         assert self.p.checkpoint.offset >= (0 if self.window else END)
-        assert not self.p.unwritten
-        assert not self.p.held
+        assert not self.p.pending.rejected
+        assert not self.p.pending
 
 
 @pytest.mark.parametrize("block", [0, *(pytest.param(it, marks=pytest.mark.full) for it in range(1, 8))])

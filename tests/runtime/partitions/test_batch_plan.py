@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from worker_bench import records
 
 from headrace.runtime.dispatch.plan_committer import extend_plan
-from headrace.runtime.partitions.flow_control import missing_of_plan
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.batch_plan import BatchPlan
 from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Checkpoint, PlannedBatches
@@ -76,11 +75,11 @@ def test_whatever_becomes_of_a_batch_those_behind_it_stay() -> None:
             kept.on_failed([(1, 2)])
         else:
             assert kept.may_repeat_after_death()
-            assert kept.plan == PlannedBatches(0, 2, behind=((2, 4), (4, 6)))
+            assert kept.planned == PlannedBatches(0, 2, behind=((2, 4), (4, 6)))
             assert not kept.may_repeat_after_death()
             kept.drop_started()
         kept.drop_started()  # said again, of what is over
-        assert kept.plan == PlannedBatches(2, 4, behind=((4, 6),))
+        assert kept.planned == PlannedBatches(2, 4, behind=((4, 6),))
         assert kept.safe_end(2) == 4
 
 
@@ -89,7 +88,7 @@ def test_what_failed_is_planned_again_before_those_behind_it_and_is_not_safe_bef
     kept.on_taken(0)
     kept.on_failed([(1, 2)])
     kept.propose(PlannedBatches(1, 4))
-    assert kept.plan == PlannedBatches(1, 4, behind=((4, 8),))
+    assert kept.planned == PlannedBatches(1, 4, behind=((4, 8),))
     assert kept.safe_end(1) is None
     assert kept.safe_end(4) == 8
 
@@ -104,13 +103,13 @@ def test_what_nobody_has_begun_is_not_planned_for_the_next_owner() -> None:
     kept = planned(2, 4, 6)
     kept.on_taken(0)
     kept.on_revoked()
-    assert kept.plan == PlannedBatches(0, 2)
+    assert kept.planned == PlannedBatches(0, 2)
     kept.on_outcome(is_kept=False)
     assert kept.told()[1] == ()
     kept = BatchPlan(PlannedBatches(0, 2, behind=((2, 4),)))  # an earlier owner may have begun both
     kept.extend([(4, 6)])
     kept.on_revoked()
-    assert kept.plan == PlannedBatches(0, 2, behind=((2, 4),))
+    assert kept.planned == PlannedBatches(0, 2, behind=((2, 4),))
 
 
 def batches_of(start: Checkpoint, size: int) -> list[tuple[int, int]]:
@@ -153,15 +152,15 @@ def test_another_batch_size_is_for_what_nobody_may_have_begun(size: int) -> None
 def test_a_commit_tells_of_so_many_batches_and_no_more() -> None:
     kept = BatchPlan(None)
     kept.extend([(at, at + 1) for at in range(2 * MOST_PLANNED)])
-    assert kept.plan is not None
-    assert kept.plan.batches == tuple((at, at + 1) for at in range(MOST_PLANNED))
+    assert kept.planned is not None
+    assert kept.planned.batches == tuple((at, at + 1) for at in range(MOST_PLANNED))
 
 
 def test_a_plan_that_is_only_of_a_session_leaves_nothing_before_those_that_are_made() -> None:
     """A commit would tell of none of them: it has no words for an empty batch."""
     kept = BatchPlan(PlannedBatches(5, 5))
     kept.extend([(5, 7), (7, 9)])
-    assert kept.plan == PlannedBatches(5, 7, behind=((7, 9),))
+    assert kept.planned == PlannedBatches(5, 7, behind=((7, 9),))
 
 
 @pytest.mark.parametrize("end", [lambda kept: kept.on_outcome(is_kept=False), BatchPlan.drop_started])
@@ -170,7 +169,7 @@ def test_what_lies_behind_a_batch_has_not_run_in_its_session(end: Callable[[Batc
     kept.name_session(0, "new")
     kept.on_taken(0)
     end(kept)
-    assert kept.plan == PlannedBatches(2, 4)
+    assert kept.planned == PlannedBatches(2, 4)
 
 
 def test_a_commit_that_ends_late_makes_nothing_safe_that_is_over() -> None:
@@ -233,9 +232,9 @@ def test_what_failed_or_names_a_session_is_not_planned_ahead(start: Checkpoint) 
 
 def test_after_a_restart_each_planned_batch_has_room_as_a_whole_and_only_the_next() -> None:
     partition = of_records(KEY, Checkpoint(0, plan=PlannedBatches(0, 40, behind=((40, 90),))), 4)
-    assert partition.room == 40
+    assert partition.to_fetch == 40
     partition.on_fetched(records(0, 40))
-    assert missing_of_plan(partition) == 0
-    assert partition.room == 0
+    assert partition.missing_of_plan == 0
+    assert partition.to_fetch == 0
     partition.lane.on_settled(*partition.lane.take_batch(40))
-    assert partition.room == 50
+    assert partition.to_fetch == 50

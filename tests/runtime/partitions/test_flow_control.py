@@ -6,8 +6,8 @@ import pytest
 from chunks import undecoded
 from worker_bench import Record, records
 
-from headrace.runtime.partitions.buffer import Records
-from headrace.runtime.partitions.flow_control import FlowLimit, ReadAhead, is_out_of_order
+from headrace.runtime.partitions.chunk import Records
+from headrace.runtime.partitions.flow_control import FlowLimit, ReadAhead
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_keys, of_records
@@ -19,14 +19,14 @@ Make = Callable[[int], AssignedPartition]
 
 def of_100_records(in_flight: int) -> AssignedPartition:
     partition = of_records(KEY, START, 256)
-    partition.bounds = FlowLimit(256, in_flight, in_flight)
+    partition.limit = FlowLimit(256, in_flight, in_flight)
     partition.on_fetched(records(0, 100))
     return partition
 
 
 def of_100_undecoded(in_flight: int) -> AssignedPartition:
     partition = of_chunks(KEY, START, 256, 0, ReadAhead(1 << 20))
-    partition.bounds = FlowLimit(256, in_flight, 2 * in_flight)
+    partition.limit = FlowLimit(256, in_flight, 2 * in_flight, read_ahead=ReadAhead(1 << 20))
     partition.on_fetched(undecoded(0, 100))
     return partition
 
@@ -51,7 +51,7 @@ def test_so_many_are_handed_out_and_not_settled_and_no_more(make: Make) -> None:
 def test_what_waits_for_acks_counts_among_them(make: Make) -> None:
     partition = make(16)
     partition.lane.on_unacked(take(partition))
-    assert len(partition.unacked) == 16
+    assert len(partition.awaiting_ack) == 16
     assert not take(partition)
     assert partition.waits_for_acks
     partition.on_acked(3, 4)
@@ -60,7 +60,7 @@ def test_what_waits_for_acks_counts_among_them(make: Make) -> None:
 
 def test_keys_share_the_bound() -> None:
     partition = of_keys(KEY, START, 256, "none")
-    partition.bounds = FlowLimit(256, 3, 3)
+    partition.limit = FlowLimit(256, 3, 3)
     partition.on_fetched(records(0, 100))
     taken = []
     while partition.lane.is_deliverable:
@@ -81,7 +81,7 @@ def test_where_each_is_acked_in_its_handler_more_go_out_until_one_is_not() -> No
     assert len(second) == 32, "twice as many, as they are acked at once"
     partition.on_acked(16, 40)
     partition.lane.on_unacked(second)
-    assert len(partition.unacked) == 8
+    assert len(partition.awaiting_ack) == 8
     third = take(partition)
     assert len(third) == 8, "16 with those that wait for acks"
     partition.on_acked(40, 48)
@@ -95,16 +95,16 @@ def test_a_key_that_stands_keeps_no_others_from_being_fetched() -> None:
     partition.on_fetched([Record(offset, key=b"one") for offset in range(3)])
     part = partition.lane.next_part()
     taken = part.take(1, 1 << 20)
-    assert partition.room == 0, "less than half, while something moves"
+    assert partition.to_fetch == 0, "less than half, while something moves"
     part.on_failed(taken, "it failed", 1)
     part.on_returned(taken)
     part.become(PartitionState.BACKOFF)
-    assert partition.room == 1
+    assert partition.to_fetch == 1
 
 
 def test_the_record_that_holds_up_the_commit_waits_for_its_place_too() -> None:
     partition = of_keys(KEY, START, 256, "none")
-    partition.bounds = FlowLimit(256, 1, 1)
+    partition.limit = FlowLimit(256, 1, 1)
     partition.on_fetched(records(0, 3))
     first = partition.lane.next_part()
     record = first.take(1, 1 << 20)
@@ -116,6 +116,6 @@ def test_the_record_that_holds_up_the_commit_waits_for_its_place_too() -> None:
     first.become(PartitionState.ACTIVE)
     first.ready()
     assert not partition.lane.is_deliverable
-    assert not is_out_of_order(partition)
+    assert not partition.is_out_of_order
     second.on_settled(taken)
     assert partition.lane.next_part() is first

@@ -116,7 +116,7 @@ def test_a_key_that_has_nothing_left_takes_no_memory() -> None:
         assert lane is not None
         lane.on_settled(lane.given)  # type: ignore[attr-defined]
     assert isinstance(p.lane, KeyedLanes)
-    assert not p.lane.parts_by_name
+    assert not p.lane.lanes_by_key
     assert not p.lane.is_deliverable
     assert not p.lane._queue
     assert p.lane.is_idle
@@ -139,7 +139,7 @@ def test_one_whose_key_cannot_be_read_is_no_ones_successor() -> None:
 def test_no_more_overtake_a_record_than_a_commit_can_tell(max_text_chars: int) -> None:
     """And what holds up the commit goes, whatever else may not."""
     p = partition("none")
-    p.bounds = replace(p.bounds, out_of_order=most_out_of_order(max_text_chars))
+    p.limit = replace(p.limit, out_of_order=most_out_of_order(max_text_chars))
     p.on_fetched([Record(offset) for offset in range(3_000)])
     first, *held = [take(p) for _ in range(3)]
     assert first is not None

@@ -8,23 +8,20 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
+from acks_alone import acks_alone
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.runtime.config.delivery_policy import DeliveryPolicy, FailurePolicy
 from headrace.runtime.dispatch.batcher import BatchPart, next_part
 from headrace.runtime.dispatch.failure_handler import FailureHandler
-from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.dispatch.partition_acks import Acks
-from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
-from headrace.runtime.partitions.flow_control import missing_of_plan
+from headrace.runtime.dispatch.interface import Feed
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
-from headrace.runtime.partitions.offsets.pending_produces import Unwritten
 from headrace.runtime.partitions.partition import AssignedPartition, of_ranges
 from headrace.runtime.partitions.range_buffer import OffsetRange
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.records import Ack
+from headrace.runtime.wire.outcomes import Ack
 
 Span = tuple[int, int]
 POLICY = FailurePolicy(max_attempts=2, backoff_seconds=0, then="halt")
@@ -55,7 +52,7 @@ def fail(p: AssignedPartition, ranges: Sequence[Any], among: int = 1) -> bool:
 
 
 async def _decide(p: AssignedPartition) -> bool:
-    shared: Any = SimpleNamespace(policy=DeliveryPolicy(failure=POLICY), metrics=MagicMock(), feed=NoFeed())
+    shared: Any = SimpleNamespace(policy=DeliveryPolicy(failure=POLICY), metrics=MagicMock(), feed=Feed())
     resumed = asyncio.Event()
     failures = FailureHandler(shared, lambda _: resumed.set())
     failures.after_failure(p, p.lane)
@@ -196,7 +193,7 @@ def test_the_second_half_of_a_range_waits_for_the_ack_of_the_first() -> None:
         assert p.acked_by(end - 2) is None
         ack(p, end - 1)
     assert p.checkpoint == Checkpoint(8)
-    assert not p.unacked
+    assert not p.awaiting_ack
 
 
 def test_the_halves_that_were_not_acked_come_again_as_they_were_to_a_new_owner() -> None:
@@ -266,7 +263,7 @@ class Model:
 
     def batch(self, size: int, outcome: str) -> None:
         p = self.partition
-        if not p.lane.is_deliverable or missing_of_plan(p):
+        if not p.lane.is_deliverable or p.missing_of_plan:
             return
         ranges = take(p, size)
         given = {offset for first, end in spans(ranges) for offset in range(first, end)}
@@ -392,22 +389,20 @@ def test_each_range_is_acked_as_a_whole_however_it_was_halved_and_in_whatever_or
             model.ack(0)
         model.batch(5, -1)
     assert model.partition.checkpoint == Checkpoint(24)
-    assert not model.partition.unacked
+    assert not model.partition.awaiting_ack
 
 
 def test_the_rest_of_a_range_whose_message_was_refused_is_settled_by_no_ack_of_before() -> None:
     p = partition(4)
-    acks = Acks(
-        DeliveryPolicy(), TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t"), lambda _: 4
-    )
+    acks = acks_alone()
     acks.begin([p])
     for _ in range(2):
         whole = take(p, 4)
-        p.unwritten[0] = Unwritten.WAITS
+        p.pending.reject(0)
         fail(p, whole)
     assert take(p, 4) == [OffsetRange(0, 2)]
-    assert acks.take(Ack("t", 0, 3, is_through=False)) is None  # of the whole one
-    assert p.unwritten == {0: Unwritten.RUNS, 2: Unwritten.WAITS}
+    assert acks.settle(Ack("t", 0, 3, is_through=False)) is None  # of the whole one
+    assert p.pending.rejected == {0: "runs", 2: "waits"}
     assert p.ledger.is_open(2)
 
 
@@ -416,15 +411,15 @@ def test_no_ack_names_a_range_that_waits_for_none_any_more() -> None:
     p = partition(4)
     p.lane.on_unacked(p.lane.take_batch(4)[0])
     assert p.acked_by(3) == 0
-    p.unacked.abandon(0)
-    p.unacked.drop_orphans()
+    p.awaiting_ack.abandon(0)
+    p.awaiting_ack.drop_orphans()
     p.settle(0, 2)
-    assert list(p.unacked.ranges()) == []
+    assert list(p.awaiting_ack.ranges()) == []
 
 
 def test_a_range_that_is_handed_out_holds_all_that_no_ack_of_before_settles() -> None:
     """Where ranges began elsewhere in the assignment before."""
     p = partition(4)
-    p.unwritten.begin([2, 4], p.ledger)
+    p.pending.restore_rejected([2, 4], p.ledger)
     take(p, 4)
-    assert p.unwritten == {0: Unwritten.RUNS, 4: Unwritten.WAITS}
+    assert p.pending.rejected == {0: "runs", 4: "waits"}

@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from acks_alone import acks_alone
 from hypothesis import example, given
 from hypothesis import strategies as st
 from worker_bench import records
 
-from headrace.runtime.config.delivery_policy import DeliveryPolicy
-from headrace.runtime.dispatch.partition_acks import Acks
-from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
-from headrace.runtime.wire.records import Ack
+from headrace.runtime.wire.outcomes import Ack
 
 END = 12
 
@@ -56,8 +54,8 @@ class Model:
         p = self.partition
         before = p.checkpoint
         orphans = {offset for offset, by in self.handled_by.items() if by == worker}
-        assert p.unacked.orphan(worker) == len(orphans)
-        assert p.unacked.has_orphans == bool(orphans)
+        assert p.awaiting_ack.orphan(worker) == len(orphans)
+        assert p.awaiting_ack.has_orphans == bool(orphans)
         if orphans:
             assert not p.lane.is_deliverable
             p.redeliver()
@@ -73,7 +71,7 @@ class Model:
         p = self.partition
         assert p.lane.buffer.offsets(END) == self.waiting()
         ahead = {offset for offset in self.handled_by if offset >= p.ledger.position}
-        assert p.unacked == self.handled_by.keys()
+        assert p.awaiting_ack == self.handled_by.keys()
         is_open = {offset for offset in range(END) if p.ledger.is_open(offset)}
         assert is_open == set(self.waiting()) | self.handled_by.keys() - ahead
 
@@ -111,7 +109,7 @@ def test_what_comes_again_is_what_nobody_who_lives_has_handled_and_nobody_has_ac
     for offset in list(model.handled_by):
         model.ack(offset)
     assert model.partition.checkpoint == Checkpoint(END)
-    assert not model.partition.unacked
+    assert not model.partition.awaiting_ack
 
 
 def test_what_was_fetched_before_may_be_acked_while_it_comes_again() -> None:
@@ -120,12 +118,10 @@ def test_what_was_fetched_before_may_be_acked_while_it_comes_again() -> None:
     p.on_fetched(records(0, 10))
     p.lane.on_sent(0)
     p.lane.on_unacked(p.lane.take(4, 1 << 20))
-    acks = Acks(
-        DeliveryPolicy(), TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t"), lambda _: 0
-    )
+    acks = acks_alone()
     acks.begin([p])
     p.redeliver()
-    assert acks.take(Ack("t", 0, 9, is_through=False)) is p
-    assert acks.take(Ack("t", 0, 10, is_through=False)) is None
+    assert acks.settle(Ack("t", 0, 9, is_through=False)) is p
+    assert acks.settle(Ack("t", 0, 10, is_through=False)) is None
     p.on_fetched(records(0, 10))
     assert p.lane.buffer.offsets(20) == [4, 5, 6, 7, 8]

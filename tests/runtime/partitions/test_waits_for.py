@@ -25,10 +25,10 @@ def test_what_waits_for_a_worker_its_handler_an_ack_a_message_or_a_commit_says_s
     assert waits_for(p, "", 0) == "its handler"
     p.lane.on_unacked(taken)
     assert waits_for(p, "", 0) == "an ack, or the backoff of what was nacked"
-    p.held[0] = PendingRecord(HandlerCall(1), 1, 0)
+    p.pending[0] = PendingRecord(HandlerCall(1), 1, 0)
     p.on_acked(0, 2)
     assert waits_for(p, "", 0) == "its messages to be written"
-    p.held.drop(0)
+    p.pending.drop(0)
     assert waits_for(p, "", None) == waits_for(p, "", 1) == "a commit"
     assert not waits_for(p, "", 2)
 
@@ -42,6 +42,6 @@ def test_what_failed_and_what_comes_again_says_so() -> None:
     taken = p.lane.take(2, 1 << 20)
     p.lane.on_sent(0)
     p.lane.on_unacked(taken)
-    p.unacked.orphan(0)
+    p.awaiting_ack.orphan(0)
     p.redeliver()
     assert waits_for(p, "", 0) == "a fetch of what comes again"

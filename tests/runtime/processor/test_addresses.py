@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from headrace.runtime.config.function import FunctionSpec, load_function
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.processor.services import with_addresses
-from headrace.runtime.web.addresses import reachable
+from headrace.runtime.web.addresses import host_in_url
 
 KAFKA = {"kind": "kafka-cluster", "attributes": {"topics": ["t"], "brokers": ["b:9"], "consumerGroup": "g"}}
 
@@ -62,4 +63,4 @@ def test_functions_with_an_http_trigger_are_called_where_it_listens(tmp_path: Pa
     ],
 )
 def test_a_host_is_written_so_that_it_can_be_asked(host: str, found: str) -> None:
-    assert reachable(host) == found
+    assert host_in_url(host) == found

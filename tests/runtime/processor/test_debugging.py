@@ -16,7 +16,7 @@ from forked import PROGRAM
 from kafka_records import produce
 from replica import Replica, set_spec, wait_until, write_function
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.processor.run import for_debugging
 
 STOPS = """

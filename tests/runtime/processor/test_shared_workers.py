@@ -17,7 +17,7 @@ from kafka_records import group_offsets, produce
 from replica import QUICK_GROUP
 from worker_bench import PRELUDE, until
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.errors import ConfigError
 from headrace.runtime.processor.processor import Processor
 

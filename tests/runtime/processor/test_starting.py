@@ -18,37 +18,37 @@ class DoneError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("spark", "doing"), [(None, ["", ""]), ({}, ["", "Spark"]), ({"remote": "sc://s:1"}, ["", ""])]
+    ("spark", "steps"), [(None, ["", ""]), ({}, ["", "Spark"]), ({"remote": "sc://s:1"}, ["", ""])]
 )
 async def test_spark_is_named_where_it_is_started_only(
-    spark: dict[str, Any] | None, doing: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: dict[str, Any] | None, steps: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def change(document: dict[str, Any]) -> None:
         document["spec"] |= {} if spark is None else {"spark": spark}
 
     function = load_changed(tmp_path, change)
-    front, said = StartingStatus([function]), []
+    status, said = StartingStatus([function.name]), []
 
     @asynccontextmanager
-    async def started(*_: object) -> Any:
-        said.append(front.doing)
+    async def running_services(*_: object) -> Any:
+        said.append(status.step)
         yield {"kafka": (), "v3io": ()}
 
     @asynccontextmanager
     async def server(*_: object) -> Any:
-        said.append(front.doing)
+        said.append(status.step)
         yield
 
     def done(*_: object) -> None:
         if len(said) == 1:
-            said.append(front.doing)
+            said.append(status.step)
         raise DoneError
 
-    monkeypatch.setattr(run, "started", started)
+    monkeypatch.setattr(run, "running_services", running_services)
     monkeypatch.setattr(run, "_spark_server", server)
     monkeypatch.setattr(run, "written_out", done)
-    start = run._Start([function], RunOptions(paths=()), Stopping(), front, lambda: None)
+    startup = run._Startup([function], RunOptions(paths=()), Stopping(), status, lambda: None)
     async with AsyncExitStack() as stack:
         with pytest.raises(DoneError):
-            await run._begin(start, stack)
-    assert said == doing
+            await startup.begin(stack)
+    assert said == steps

@@ -63,8 +63,8 @@ def test_a_replica_whose_event_loop_stands_still_is_replaced(
     (tmp_path / "sitecustomize.py").write_text(
         "import ctypes, os, signal, sys, time\n"
         "if 'run' in sys.argv or 'headrace' in ' '.join(sys.orig_argv):\n"
-        "    from headrace.runtime.processor import lifeline\n"
-        "    lifeline._SILENT_TURNS = 3\n"
+        "    from headrace.runtime.processor import replica_heartbeat\n"
+        "    replica_heartbeat._SILENT_TURNS = 3\n"
         f"signal.signal(signal.SIGUSR1, lambda *_: {how}(3600))\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -9,7 +9,8 @@ from function_files import KINDS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.runtime.config.function import FunctionSpec, load_function
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.errors import ConfigError
 
 HANDLER = '''\

@@ -10,7 +10,8 @@ from function_files import KINDS, VALID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.runtime.config.function import FunctionSpec, load_function
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.errors import ConfigError, UsageError
 from headrace.runtime.settings.overrides import overridden, parse_override, parse_overrides
 from headrace.runtime.settings.yaml_source import read_yaml

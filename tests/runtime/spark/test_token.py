@@ -50,8 +50,8 @@ def test_what_a_process_that_has_it_starts_has_it_not() -> None:
 def test_a_session_waits_for_a_server_that_is_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
     token = SharedToken.create()
     threading.Timer(0.2, token.publish, ["new"]).start()
-    assert worker_spark._awaited(token) == ";token=new"
+    assert worker_spark._await_token(token) == ";token=new"
     token.withdraw()
     monkeypatch.setattr(worker_spark, "_AWAY_SECONDS", 0.1)
     with pytest.raises(TimeoutError, match="Spark has not come back"):
-        worker_spark._awaited(token)
+        worker_spark._await_token(token)

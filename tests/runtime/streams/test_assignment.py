@@ -15,14 +15,14 @@ from headrace.runtime.partitions.flow_control import MOST_OUT_OF_ORDER, StreamLi
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, Encoded
-from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, Outgoing
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.record_buffer import DECODED_BYTES
-from headrace.runtime.streams.assignment import Assignment, StartOffsets
+from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.offset_store import TextTooLongError
+from headrace.runtime.streams.stream import StartOffsets
 from headrace.runtime.wire.lease import now_ns
-from headrace.runtime.wire.produce import Message
+from headrace.runtime.wire.produce import DeliveryCallback, Message, Outgoing
 from headrace.runtime.wire.records import WireRecord
 
 SESSION = "12345678-1234-5678-1234-567812345678"
@@ -419,7 +419,7 @@ async def test_of_a_plan_only_what_is_too_long_to_be_held_is_dropped(
     async with assigned(tmp_path, WAITS, memory, replace(QUICK, batch=batch)) as (_, assignment, tasks):
         assignment.on_assigned([ONE], 1, tasks)
         await until(lambda: ONE in assignment.partitions)
-        assert assignment.partitions[ONE].plan.plan == left
+        assert assignment.partitions[ONE].plan.planned == left
 
 
 async def test_what_has_no_leader_yet_has_its_share_of_the_bytes(tmp_path: Path) -> None:
@@ -431,11 +431,11 @@ async def test_what_has_no_leader_yet_has_its_share_of_the_bytes(tmp_path: Path)
         await until(lambda: memory.reads == [{ONE, OTHER}, {ONE}])
         (begun,) = assignment.partitions.values()
         assignment.add(begun, [Record(0, bytes(1 << 13))])
-        alone_among_two = begun.bounds.waiting
+        alone_among_two = begun.limit.waiting
         memory.has_leaders.set()
         await until(lambda: len(assignment.partitions) == 2)
         assignment.add(begun, [Record(1, bytes(1 << 13))])
-        assert begun.bounds.waiting == alone_among_two == (1 << 17) // ((1 << 13) + DECODED_BYTES)
+        assert begun.limit.waiting == alone_among_two == (1 << 17) // ((1 << 13) + DECODED_BYTES)
         for name in ("go0", "go1"):
             (tmp_path / name).touch()
 
@@ -448,7 +448,7 @@ async def test_what_a_commit_has_room_for_is_found_out_before_records_overtake_e
     async with assigned(tmp_path, WAITS, memory, replace(QUICK, ordering="key")) as (_, assignment, tasks):
         assignment.on_assigned([ONE], 1, tasks)
         await until(lambda: memory.held)
-        await until(lambda: assignment.partitions[ONE].bounds.out_of_order == most_out_of_order(511))
+        await until(lambda: assignment.partitions[ONE].limit.out_of_order == most_out_of_order(511))
         assert assignment.bounds.out_of_order < MOST_OUT_OF_ORDER
 
 

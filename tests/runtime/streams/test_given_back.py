@@ -9,14 +9,14 @@ from typing import Any
 from committing import Consumer, group_offsets, trigger_metrics
 from worker_bench import QUICK, records
 
-from headrace.runtime.dispatch.allocators import PoolAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.partitions.flow_control import StreamLimits
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
-from headrace.runtime.streams.assignment import Assignment, StartOffsets
+from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
+from headrace.runtime.streams.stream import StartOffsets
 from headrace.runtime.wire.lease import Lease, now_ns
 from headrace.runtime.workers.handle import WorkerState
 
@@ -30,7 +30,7 @@ class Replica:
     def __init__(self) -> None:
         self.consumer, self.lease = Consumer(), Lease.create(1)
         spawn: Any = None
-        self.dispatcher = Dispatcher(1, spawn, PoolAllocator(), QUICK, trigger_metrics(), self.lease)
+        self.dispatcher = Dispatcher(1, spawn, QUICK, trigger_metrics(), self.lease)
         self.may_read, self.is_read = asyncio.Event(), asyncio.Event()
         self.may_read.set()
         stream: Any = SimpleNamespace(

@@ -53,7 +53,7 @@ async def test_it_says_what_the_record_holds() -> None:
     chunk = undecoded(7, 3, headers=[("a", b"1"), ("a", None)])
     async with an_opener() as it:
         for record in chunk:
-            found = await it.open(record)
+            found = await it.decode(record)
             for name in ("offset", "timestamp", "timestamp_type", "key", "value"):
                 assert getattr(found, name) == getattr(record, name)
             assert list(found.headers) == list(record.headers)
@@ -64,7 +64,7 @@ async def test_it_says_why_a_record_cannot_be_decoded() -> None:
     damaged[61:] = b"\xff" * len(damaged[61:])
     (record, _) = ChunkSlice(Chunk(12, 2, sealed(damaged), decode))
     async with an_opener() as it:
-        found = await it.open(record)
+        found = await it.decode(record)
         with pytest.raises(UndecodableError, match="can't be decoded"):
             _ = found.value
 
@@ -73,26 +73,26 @@ async def test_what_kills_the_process_is_undecodable_and_the_next_record_is_open
     kills, _, fine = undecoded(0, 3)
     async with an_opener(deadly) as it:
         for _ in range(2):
-            found = await it.open(kills)
+            found = await it.decode(kills)
             with pytest.raises(UndecodableError, match="ends the process that looks into it"):
                 _ = found.value
-            assert (await it.open(fine)).value == b"2"
+            assert (await it.decode(fine)).value == b"2"
 
 
 async def test_what_takes_for_ever_is_undecodable(deadly: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolated_decoder, "SECONDS", 1)
+    monkeypatch.setattr(isolated_decoder, "TIMEOUT_SECONDS", 1)
     _, stays, fine = undecoded(0, 3)
     async with an_opener(deadly) as it:
-        found = await it.open(stays)
+        found = await it.decode(stays)
         with pytest.raises(UndecodableError, match="ends the process that looks into it"):
             _ = found.value
-        assert (await it.open(fine)).value == b"2"
+        assert (await it.decode(fine)).value == b"2"
 
 
 async def test_a_stop_ends_it_amid_a_record_and_those_that_wait(deadly: str) -> None:
     _, stays, fine = undecoded(0, 3)
     async with an_opener(deadly) as it:
-        opening = [asyncio.create_task(it.open(record)) for record in (stays, stays, fine)]
+        opening = [asyncio.create_task(it.decode(record)) for record in (stays, stays, fine)]
         await until(lambda: it.pid is not None)
         pid = it.pid
         it.close()
@@ -102,20 +102,20 @@ async def test_a_stop_ends_it_amid_a_record_and_those_that_wait(deadly: str) -> 
         assert pid is not None
         assert not is_running(pid)
         assert it.pid is None
-        assert (await it.open(fine)).value == b"2"
+        assert (await it.decode(fine)).value == b"2"
 
 
 async def test_who_waits_no_more_leaves_nothing_running(deadly: str) -> None:
     _, stays, fine = undecoded(0, 3)
     async with an_opener(deadly) as it:
-        opening = asyncio.create_task(it.open(stays))
+        opening = asyncio.create_task(it.decode(stays))
         await until(lambda: it.pid is not None)
         pid = it.pid
         opening.cancel()
         await asyncio.wait([opening])
         assert pid is not None
         assert not is_running(pid)
-        assert (await it.open(fine)).value == b"2"
+        assert (await it.decode(fine)).value == b"2"
 
 
 async def test_what_is_too_large_to_be_read_here_is_not_said() -> None:
@@ -123,4 +123,4 @@ async def test_what_is_too_large_to_be_read_here_is_not_said() -> None:
     (record,) = undecoded(0, 1, headers)
     async with an_opener() as it:
         with pytest.raises(UndecodableError, match="maxBatchBytes"):
-            _ = (await it.open(record)).value
+            _ = (await it.decode(record)).value

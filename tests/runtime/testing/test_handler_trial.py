@@ -279,7 +279,7 @@ async def test_what_is_open_is_what_a_processor_would_hold_open(tmp_path: Path) 
     async with bench(tmp_path, MIXED, policy=policy, static=True, router=AckRouter()) as b:
         (partition,) = b.assign(("topic", 0))
         b.feed(partition, records(0, 10))
-        await until(lambda: len(partition.unacked) == 5 and not partition.lane.in_flight_count)
+        await until(lambda: len(partition.awaiting_ack) == 5 and not partition.lane.in_flight_count)
         held = [offset for offset in range(10) if partition.ledger.is_open(offset)]
 
     module: dict[str, Any] = {}

@@ -37,7 +37,7 @@ async def served(
     await server.listen("127.0.0.1", 0, who="the server", instead="choose another")
     yield server
     await server.stop(1)
-    held = server._bounds
+    held = server._limits
     assert (held.heads.byte_count, held.bodies.byte_count, held.frames.byte_count) == (0, 0, 0)
     assert not held.unfinished
 
@@ -58,7 +58,7 @@ async def answer(streams: Streams) -> bytes:
 
 async def test_what_is_kept_of_a_head_and_of_a_body_is_counted_until_it_is_taken() -> None:
     async with served() as server, connected(server) as streams:
-        held, (_, writer) = server._bounds, streams
+        held, (_, writer) = server._limits, streams
         writer.write(head(b"Content-Length: 300000")[:20])
         await until(lambda: held.heads.byte_count == 2 * 20)
         writer.write(head(b"Content-Length: 300000")[20:] + bytes(100_000))
@@ -73,7 +73,7 @@ async def test_what_is_kept_of_a_head_and_of_a_body_is_counted_until_it_is_taken
 
 
 async def test_a_request_that_comes_whole_is_not_counted_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.web.memory_budget.MemoryBudget.hold", pytest.fail)
+    monkeypatch.setattr("headrace.runtime.web.memory_budget.MemoryBudget.add", pytest.fail)
     monkeypatch.setattr("asyncio.timeout", pytest.fail)
     async with served() as server, connected(server) as streams:
         for body in (b"", b"abc", b"a" + END + b"b"):
@@ -95,7 +95,7 @@ async def test_requests_behind_each_other_are_all_answered_in_whatever_pieces(pi
             assert (await answer(streams)).endswith(END + b"%d" % n)
         streams[1].write(chunked)
         assert (await answer(streams)).endswith(END + b"4")
-        assert server._bounds.bodies.byte_count == 0
+        assert server._limits.bodies.byte_count == 0
 
 
 async def test_a_head_may_be_as_long_as_is_said_and_not_longer() -> None:
@@ -130,7 +130,7 @@ async def test_with_no_room_left_the_slowest_body_is_503_and_may_be_tried_again(
     monkeypatch.setattr(limits, "BODIES_BYTES", 200_000)
     async with served() as server, connected(server) as slow, connected(server) as quick:
         slow[1].write(head(b"Content-Length: 500000") + bytes(100_000))
-        await until(lambda: server._bounds.bodies.byte_count >= 100_000)
+        await until(lambda: server._limits.bodies.byte_count >= 100_000)
         quick[1].write(head(b"Content-Length: 140000") + bytes(140_000))
         assert (await answer(quick)).endswith(b"140000")
         said = await slow[0].read()
@@ -175,7 +175,7 @@ async def test_what_chunks_cost_is_given_back_with_the_parts_that_are_taken(
 
 async def test_a_body_that_came_fast_may_rest_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RATE_SECONDS", 0.01)
-    monkeypatch.setattr(limits, "MOST_RESTS", 1000)
+    monkeypatch.setattr(limits, "MAX_SAVED_CHECKS", 1000)
     checked: list[Connection] = []
     check = Connection.check_rate
 
@@ -218,7 +218,7 @@ async def test_frames_are_held_until_the_next_is_asked_for_and_the_slowest_socke
         b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", path=b"/"
     )
     async with served(app) as server, connected(server) as slow, connected(server) as quick:
-        held = server._bounds.frames
+        held = server._limits.frames
         for reader, writer in (slow, quick):
             writer.write(opening)
             assert b"101" in await reader.readuntil(END)
@@ -250,7 +250,7 @@ async def test_a_socket_that_only_says_that_it_lives_is_held_for_nothing() -> No
             await socket.ping(b"?")
             assert (await socket.receive()).data == b"?"
             await socket.pong()
-        await until(lambda: server._bounds.frames.byte_count == 0)
+        await until(lambda: server._limits.frames.byte_count == 0)
         await socket.send_str("abc")
         assert (await socket.receive()).data == "3"
 

@@ -3,8 +3,12 @@
 import pytest
 from multidict import CIMultiDict
 
-from headrace.runtime.web.addresses import AllowedHosts
-from headrace.runtime.web.cross_origin import CrossOriginGuard, cross_origin_refusal, is_form_type
+from headrace.runtime.web.cross_origin import (
+    AllowedHosts,
+    CrossOriginGuard,
+    cross_origin_refusal,
+    is_form_type,
+)
 
 HOST = {"Host": "127.0.0.1:8080"}
 LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}

@@ -32,8 +32,7 @@ from headrace.runtime.admin.routes import application as admin_application
 from headrace.runtime.admin.server import admin_server
 from headrace.runtime.admin.token import NO_TOKEN
 from headrace.runtime.embedded.ports import free_port
-from headrace.runtime.embedded.v3io.api import AccessKey, Api, functions_of
-from headrace.runtime.embedded.v3io.listening import serve
+from headrace.runtime.embedded.v3io.api import AccessKey, Api, functions_of, serve
 from headrace.runtime.embedded.v3io.store import open_store
 from headrace.runtime.web.addresses import TcpAddress
 from headrace.triggers.http.trigger import HEALTH_PATH

@@ -15,59 +15,59 @@ class Clock:
 
 
 def test_what_is_held_is_the_sum_and_what_is_given_back_makes_room() -> None:
-    room: MemoryBudget[str] = MemoryBudget(100, pytest.fail)
-    room.hold("a", 60)
-    room.hold("b", 40)
-    room.give_back("a", 30)
-    room.hold("b", 30)
-    assert room.byte_count == 100
-    room.give_all_back("b")
-    room.give_all_back("b")
-    room.give_back("nobody", 7)
-    room.give_back("a", 1000)
-    assert room.byte_count == 0
+    budget: MemoryBudget[str] = MemoryBudget(100, pytest.fail)
+    budget.add("a", 60)
+    budget.add("b", 40)
+    budget.release("a", 30)
+    budget.add("b", 30)
+    assert budget.byte_count == 100
+    budget.release_all("b")
+    budget.release_all("b")
+    budget.release("nobody", 7)
+    budget.release("a", 1000)
+    assert budget.byte_count == 0
 
 
 def test_the_slowest_are_put_out_and_small_ones_until_a_quarter_is_free() -> None:
     clock, gone = Clock(), list[str]()
-    room = MemoryBudget(100, gone.append, clock)
+    budget = MemoryBudget(100, gone.append, clock)
     for slow in ("slow", "slower"):
-        room.hold(slow, 10)
-    room.give_back("slow", 1)
-    room.hold("slow", 11)
+        budget.add(slow, 10)
+    budget.release("slow", 1)
+    budget.add("slow", 11)
     clock.now = 10.0
-    room.hold("quick", 70)
+    budget.add("quick", 70)
     clock.now = 10.1
-    room.hold("new", 5)
+    budget.add("new", 5)
     assert gone == ["slower", "slow"]
-    assert room.byte_count == 75
+    assert budget.byte_count == 75
 
 
 def test_one_that_takes_nearly_all_the_room_stays_where_it_fits() -> None:
     clock, gone = Clock(), list[str]()
-    room = MemoryBudget(100, gone.append, clock)
-    room.hold("slow", 10)
+    budget = MemoryBudget(100, gone.append, clock)
+    budget.add("slow", 10)
     clock.now = 1.0
-    room.hold("large", 95)
-    assert (gone, room.byte_count) == (["slow"], 95)
+    budget.add("large", 95)
+    assert (gone, budget.byte_count) == (["slow"], 95)
 
 
 def test_whoever_gives_back_as_it_comes_is_not_slow() -> None:
     clock, gone = Clock(), list[str]()
-    room = MemoryBudget(100, gone.append, clock)
-    room.hold("holds", 50)
+    budget = MemoryBudget(100, gone.append, clock)
+    budget.add("holds", 50)
     for _ in range(10):
-        room.hold("passes on", 30)
+        budget.add("passes on", 30)
         clock.now += 1
-        room.give_back("passes on", 30)
-    room.hold("passes on", 30)
-    room.hold("new", 30)
+        budget.release("passes on", 30)
+    budget.add("passes on", 30)
+    budget.add("new", 30)
     assert gone == ["holds"]
 
 
 def test_one_that_is_alone_and_holds_too_much_goes() -> None:
     gone = list[str]()
-    room = MemoryBudget(100, gone.append)
-    room.hold("a", 101)
+    budget = MemoryBudget(100, gone.append)
+    budget.add("a", 101)
     assert gone == ["a"]
-    assert room.byte_count == 0
+    assert budget.byte_count == 0

@@ -52,13 +52,13 @@ def test_messages_end_where_their_last_frame_does_in_whatever_pieces(
     found = FrameTracker()
     pieces = [data[at : at + piece_bytes] for at in range(0, len(data), piece_bytes)]
     assert sum(found.feed(piece) for piece in pieces) == len(data) + len(frames) * FRAME_OVERHEAD_BYTES
-    assert list(found.whole) == wanted
+    assert list(found.unread) == wanted
     assert found.is_masked
 
 
 def test_a_ping_ends_no_message_and_a_frame_without_a_mask_is_seen() -> None:
     found = FrameTracker()
     found.feed(frame(b"{", flags=0) + frame(b"x", 9) + frame(b"}", 0))
-    assert list(found.whole) == [7 + FRAME_OVERHEAD_BYTES, 2 * (7 + FRAME_OVERHEAD_BYTES)]
+    assert list(found.unread) == [7 + FRAME_OVERHEAD_BYTES, 2 * (7 + FRAME_OVERHEAD_BYTES)]
     found.feed(b"\x81\x02{}")
     assert not found.is_masked

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.wire.records import FrameKind, split_frames
+from headrace.runtime.wire.framing import FrameKind, split_frames
 from headrace.runtime.wire.reply import (
     NOBODY,
     Reply,

@@ -10,8 +10,9 @@ import nuclio_sdk
 import pytest
 
 from headrace.runtime.wire.records import SentRecord, encode_headers
-from headrace.runtime.worker.api.event import PartitionView, StreamEvent, partition_event_class
+from headrace.runtime.worker.api.event import StreamEvent, partition_event_class
 from headrace.runtime.worker.api.event_classes import nuclio_event_class
+from headrace.runtime.worker.api.partition_view import PartitionView
 
 TRIGGER = nuclio_sdk.TriggerInfo("kafka-cluster", "orders-trigger")
 

@@ -17,8 +17,9 @@ import pytest
 from headrace.runtime.wire.records import SentRecord
 from headrace.runtime.worker.api.acks import WorkerAcks
 from headrace.runtime.worker.api.context import Platform
-from headrace.runtime.worker.api.event import PartitionView, StreamEvent
+from headrace.runtime.worker.api.event import StreamEvent
 from headrace.runtime.worker.api.function_calls import build_request
+from headrace.runtime.worker.api.partition_view import PartitionView
 from headrace.runtime.worker.api.sdk import TriggerInfo
 
 NO_ACKS = cast("WorkerAcks", None)

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.framing import FrameKind, frame
 from headrace.runtime.wire.progress_slot import ProgressSlot
-from headrace.runtime.wire.records import FrameKind
+from headrace.runtime.wire.records import encode_chunk
 from headrace.runtime.worker.link import Link
 
 
@@ -20,7 +20,7 @@ def test_frames_come_whole_and_in_order_however_they_are_cut(seed: int) -> None:
     kinds = [FrameKind.CHUNK, FrameKind.CHUNK, FrameKind.RUN, FrameKind.LANE]
     sent = [(rng.choice(kinds), rng.randbytes(rng.choice(sizes))) for _ in range(60)]
     data = b"".join(
-        wire.encode_chunk(len(body)) + body if kind is FrameKind.CHUNK else wire.frame(kind, body)
+        encode_chunk(len(body)) + body if kind is FrameKind.CHUNK else frame(kind, body)
         for kind, body in sent
     )
     ours, theirs = socket.socketpair()

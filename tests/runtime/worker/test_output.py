@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from worker_bench import bench, records
 
-from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.framing import FrameKind, frame, split_frames
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.outcomes import decode_failed, decode_log, encode_about, encode_failed
 from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.output import LineSink
-from headrace.runtime.workers import receiver
 
 
 class Lines:
@@ -73,7 +73,7 @@ def frames_in(sock: socket.socket, count: int) -> list[bytes]:
     received, frames = bytearray(), list[bytes]()
     while len(frames) < count:
         received += sock.recv(1 << 16)
-        frames += [body for _, body in wire.split_frames(received)]
+        frames += [body for _, body in split_frames(received)]
     return frames
 
 
@@ -88,7 +88,7 @@ def alarms() -> Iterator[None]:
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_signal_handler_may_send_amid_a_frame_and_may_raise(raises: bool) -> None:
     with linked() as (link, theirs):
-        amid, long = wire.frame(wire.FrameKind.LOG, b"amid"), wire.frame(wire.FrameKind.LOG, b"x" * 1_000_000)
+        amid, long = frame(FrameKind.LOG, b"amid"), frame(FrameKind.LOG, b"x" * 1_000_000)
 
         def on_alarm(*_: object) -> None:
             link.send(amid)
@@ -106,7 +106,7 @@ def test_a_signal_handler_may_send_amid_a_frame_and_may_raise(raises: bool) -> N
                 link.send(long)
         else:
             link.send(long)
-        link.send(wire.frame(wire.FrameKind.LOG, b"after"))
+        link.send(frame(FrameKind.LOG, b"after"))
         reading.join(120)
         assert heard == [b"x" * 1_000_000, b"amid", b"after"]
 
@@ -194,11 +194,11 @@ async def test_a_log_line_is_bounded(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_what_is_received_is_bounded_as_well() -> None:
-    body = wire.encode_failed(0, 1, "")[8:] + b"r" * 1_000_000
-    assert len(wire.decode_failed(body)[3]) <= 16_384
+    body = encode_failed(0, 1, "")[8:] + b"r" * 1_000_000
+    assert len(decode_failed(body)[3]) <= 16_384
 
 
 def test_what_a_line_has_beside_it_is_bounded_where_it_is_received_too() -> None:
     line = {"level": 20, "message": "m", "with": {"value": "w" * 1_000_000}, "of": ["t" * 1_000_000, 0, 1]}
-    _, read = receiver._read_log(wire.encode_about(wire.FrameKind.LOG, 0, json.dumps(line))[8:])
+    _, read = decode_log(encode_about(FrameKind.LOG, 0, json.dumps(line))[8:])
     assert max(len(read["with"]["value"]), len(read["of"][0])) <= 16_384

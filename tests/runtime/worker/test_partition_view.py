@@ -3,7 +3,7 @@
 import nuclio_sdk
 import pytest
 
-from headrace.runtime.worker.api.event import PartitionView
+from headrace.runtime.worker.api.partition_view import PartitionView
 
 TRIGGER = nuclio_sdk.TriggerInfo("kafka-cluster", "orders-trigger")
 

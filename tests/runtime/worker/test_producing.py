@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from headrace.runtime.wire.framing import split_frames
 from headrace.runtime.wire.produce import (
     NO_LANE,
     PRODUCE_WINDOW_BYTES,
@@ -18,7 +19,7 @@ from headrace.runtime.wire.produce import (
     decode_produce,
     encode_produced,
 )
-from headrace.runtime.wire.records import WireRecord, split_frames
+from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.worker.api.producing import Confirmed, PendingMessage, ProduceError, WorkerProducer
 
 WRITTEN = ProduceResult(0, 3, 7)

@@ -8,7 +8,7 @@ from nuclio_sdk import Response
 
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.worker.replies import reply_of
-from headrace.runtime.worker.results import HandlerReturnedError, finish, joined
+from headrace.runtime.worker.results import HandlerReturnedError, finish, join_generators
 
 TEXT, JSON = "text/plain", "application/json"
 FORMS: list[tuple[Any, Reply]] = [
@@ -68,16 +68,16 @@ def test_what_json_cannot_say_is_no_response() -> None:
 
 
 def test_what_a_generator_yields_is_one_body() -> None:
-    assert reply_of(joined(item for item in ("a", b"b", None, 3))) == Reply(200, TEXT, (), b"ab3")
-    assert reply_of(joined(item for item in "")) == Reply(200, TEXT, (), b"")
-    assert reply_of(joined(item for item in [{"a": 1}])) == Reply(200, JSON, (), b'{"a": 1}')
+    assert reply_of(join_generators(item for item in ("a", b"b", None, 3))) == Reply(200, TEXT, (), b"ab3")
+    assert reply_of(join_generators(item for item in "")) == Reply(200, TEXT, (), b"")
+    assert reply_of(join_generators(item for item in [{"a": 1}])) == Reply(200, JSON, (), b'{"a": 1}')
 
 
 def test_a_generators_first_response_says_what_it_is() -> None:
     items = [Response({"x": "y"}, "a", "text/csv", 201), Response({"x": "z"}, "b", "text/html", 202), "c"]
-    assert reply_of(joined(item for item in items)) == Reply(201, "text/csv", (("x", b"y"),), b"abc")
+    assert reply_of(join_generators(item for item in items)) == Reply(201, "text/csv", (("x", b"y"),), b"abc")
     outer = Response({"x": "outer"}, (item for item in items), "text/xml", 203)
-    assert reply_of(joined(outer)) == Reply(203, "text/xml", (("x", b"outer"),), b"abc")
+    assert reply_of(join_generators(outer)) == Reply(203, "text/xml", (("x", b"outer"),), b"abc")
 
 
 async def test_an_async_generator_is_joined_where_somebody_waits_for_it_and_read_through_elsewhere() -> None:
@@ -96,6 +96,8 @@ async def test_an_async_generator_is_joined_where_somebody_waits_for_it_and_read
 
 
 def test_a_list_of_a_batch_keeps_the_id_of_each_response() -> None:
-    one, two = joined([Response(body=(c for c in "ab"), event_id="1"), Response(body="c", event_id="2")])
+    one, two = join_generators(
+        [Response(body=(c for c in "ab"), event_id="1"), Response(body="c", event_id="2")]
+    )
     assert (one.event_id, one.body, two.event_id, two.body) == ("1", b"ab", "2", "c")
-    assert json.loads(reply_of(joined([1, 2])).body) == [1, 2]
+    assert json.loads(reply_of(join_generators([1, 2])).body) == [1, 2]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.framing import FrameKind, split_frames
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
-from headrace.runtime.wire.records import FrameKind, RunHeader, SentRecord
+from headrace.runtime.wire.records import RunHeader, SentRecord, encode_run
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
 from headrace.runtime.worker.handler import Handler
@@ -23,7 +23,7 @@ class Wire:
 
     def send(self, data: bytes) -> None:
         now = self._slot.read()
-        self.said += [(kind, now) for kind, _ in wire.split_frames(bytearray(data))]
+        self.said += [(kind, now) for kind, _ in split_frames(bytearray(data))]
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -34,16 +34,16 @@ def test_a_record_is_still_running_when_its_answer_goes_out(
     slot, loop = ProgressSlot(-1, Lease.create(1)), WorkerEventLoop()
     link = Wire(slot)
     start = WorkerStart(str(tmp_path), "m", "handler", 0, "test", "t", wants_replies=True)
-    worker = WorkerLoop(link, slot, start, loop)
+    worker = WorkerLoop(link.send, slot, start, loop)
 
     async def answers(_: object, __: object) -> str:
         return "hello"
 
     worker.use(Handler(answers if is_async else lambda *_: "hello", is_async), None)
-    worker.add_lane(1, "t", 0)
+    worker.lanes.add(1, "t", 0)
     records = [SentRecord(offset, 0, 0, None, b"", b"") for offset in range(count)]
-    frames = bytearray(wire.encode_run(RunHeader(1, 0, 0, 1, count), records))
-    ((kind, body),) = wire.split_frames(frames)
+    frames = bytearray(encode_run(RunHeader(1, 0, 0, 1, count), records))
+    ((kind, body),) = split_frames(frames)
     worker.receive(kind, body)
     worker.inbox.stop()
     worker.run_forever()

@@ -7,7 +7,7 @@ import nuclio_sdk
 import pytest
 
 from headrace.runtime.wire.produce import Message
-from headrace.runtime.worker.result_topic import ResultTopic
+from headrace.runtime.worker.results import ResultTopic
 from headrace.testing import Record, run_handler
 
 KEYED = [Record(b"1", key=b"a"), Record(b"2", key=b"b")]

@@ -62,7 +62,7 @@ BURNS = """
 """
 
 NAMES_SESSION = """
-    from headrace.runtime.worker import spark as spark_session
+    from headrace.runtime.worker.api import spark as spark_session
 
     spark_session._IDLE_SECONDS = 0
 

@@ -11,9 +11,8 @@ from http_function import http_function
 from worker_bench import Record, bench, until
 
 from headrace.runtime.config.delivery_policy import DeliveryPolicy
-from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, DeliveryReport
-from headrace.runtime.wire.produce import Message
+from headrace.runtime.dispatch.interface import Feed
+from headrace.runtime.wire.produce import DeliveryCallback, DeliveryReport, Message
 from headrace.runtime.worker.tracing import NoTraces, traces_of
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -152,7 +151,7 @@ async def test_a_request_is_a_child_of_its_callers_span(tmp_path: Path, traces: 
     assert traces.services == {"f"}
 
 
-class Cluster(NoFeed):
+class Cluster(Feed):
     """Keeps what it is asked to write, and confirms it at once."""
 
     def __init__(self) -> None:

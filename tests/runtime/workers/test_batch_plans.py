@@ -130,7 +130,7 @@ async def test_a_plan_of_an_earlier_owner_is_delivered_whole_and_alone_then_all_
         await b.settled(4, q)
         assert p.may_grow  # it has more than half of its capacity, and waits for the whole
         assert b.seen == [[(1, o, 1) for o in range(4)]]
-        b.feed(p.room, p)
+        b.feed(p.to_fetch, p)
         b.feed(7, p)
         await b.settled(26, p)
         theirs = [o for o in range(12, 21) if o not in (14, 15)]

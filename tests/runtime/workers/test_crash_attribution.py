@@ -58,11 +58,12 @@ def started(lengths: list[int]) -> list[Run]:
 
 
 @pytest.mark.parametrize(("how", "what", "code"), list(product(DEATHS, STARTED, CODES)))
-def test_each_death_has_one_fate(how: str, what: str, code: int) -> None:
-    is_kill_ours, verdict = DEATHS[how]
-    fate, reason = attribute(SEQ, started(STARTED[what]), ProcessExit(4, code, is_kill_ours, verdict))
-    expected_fate, expected_reason = EXPECTED[how, sum(STARTED[what]) == 1]
-    assert fate is expected_fate
+def test_each_death_has_one_outcome(how: str, what: str, code: int) -> None:
+    is_kill_ours, kill_reason = DEATHS[how]
+    process_exit = ProcessExit(4, code, is_kill_ours, kill_reason)
+    outcome, reason = attribute(SEQ, started(STARTED[what]), process_exit)
+    expected_outcome, expected_reason = EXPECTED[how, sum(STARTED[what]) == 1]
+    assert outcome is expected_outcome
     assert reason.startswith(expected_reason)
     if expected_reason == DIED:
         assert CODES[code] in reason.removeprefix(DIED)
@@ -87,9 +88,10 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("how", DEATHS)
-def test_each_of_several_that_ran_beside_each_other_has_its_fate(how: str) -> None:
-    death = ProcessExit(4, -9, *DEATHS[how])
+def test_each_of_several_that_ran_concurrently_has_its_outcome(how: str) -> None:
+    process_exit = ProcessExit(4, -9, *DEATHS[how])
     alone, together = BESIDE[how]
-    assert attribute_concurrent(started([1]), death) == [alone]
-    assert attribute_concurrent(started([1, 1, 1]), death) == together
-    assert death.reason == (BLAME if death.verdict else "worker 4 died while running it (signal SIGKILL)")
+    assert attribute_concurrent(started([1]), process_exit) == [alone]
+    assert attribute_concurrent(started([1, 1, 1]), process_exit) == together
+    died = "worker 4 died while running it (signal SIGKILL)"
+    assert process_exit.reason == (BLAME if process_exit.kill_reason else died)

@@ -12,8 +12,8 @@ from worker_bench import Record, bench, records, until
 
 from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy, FailurePolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
-from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import FrameKind
+from headrace.runtime.wire.framing import FrameKind, frame
+from headrace.runtime.wire.outcomes import encode_failed, encode_progress, encode_returned, encode_seq
 from headrace.runtime.workers import watchdog
 
 # Says once, for each record, what that has for a body.
@@ -26,15 +26,15 @@ SAYS = """
         write(event.offset)
 """
 HOSTILE = [
-    wire.encode_progress(2**40, 0, 1),
-    wire.encode_failed(2**40, 2**40 + 1, "no"),
-    wire.encode_returned([(0, 2**40)]),
-    wire.encode_seq(FrameKind.UNACKED, 2**63),
-    wire.frame(FrameKind.READY, b"\1"),
-    wire.frame(FrameKind.RUN),
-    wire.frame(FrameKind.SPARK_SESSION, b"another's"),
+    encode_progress(2**40, 0, 1),
+    encode_failed(2**40, 2**40 + 1, "no"),
+    encode_returned([(0, 2**40)]),
+    encode_seq(FrameKind.UNACKED, 2**63),
+    frame(FrameKind.READY, b"\1"),
+    frame(FrameKind.RUN),
+    frame(FrameKind.SPARK_SESSION, b"another's"),
     struct.pack("<II", 4, 99),
-    struct.pack("<I", 2**32 - 1) + wire.frame(FrameKind.LOG)[4:],
+    struct.pack("<I", 2**32 - 1) + frame(FrameKind.LOG)[4:],
 ]
 
 
@@ -63,7 +63,7 @@ async def test_a_huge_span_of_acks_holds_up_nobody(
     tmp_path: Path, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = f"""
-        from headrace.runtime.wire.records import encode_acked
+        from headrace.runtime.wire.outcomes import encode_acked
 
         def handler(context, event):
             if not exists("said"):
@@ -215,7 +215,7 @@ async def test_a_worker_that_does_not_hear_of_its_records_is_replaced(
 async def test_what_a_worker_says_once_it_was_told_to_stop_harms_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lies = "say(wire.encode_progress(2**40, 0, 1), wire.frame(Kind.READY, b'1'), b'abc')"
+    lies = "say(outcomes.encode_progress(2**40, 0, 1), framing.frame(FrameKind.READY, b'1'), b'abc')"
     act = f"its_names()['self'].inbox.stop = lambda: (write('lied'), {lies}, os._exit(0))"
     handler = PRELUDE.replace("{act}", act).replace("{then}", RETURNS)
     async with bench(tmp_path, handler) as b:

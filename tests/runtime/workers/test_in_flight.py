@@ -11,8 +11,8 @@ from worker_bench import records
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import of_records
+from headrace.runtime.wire.framing import ProtocolViolationError
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
-from headrace.runtime.wire.records import ProtocolViolationError
 from headrace.runtime.workers.in_flight import InFlight
 
 
@@ -127,4 +127,4 @@ def test_where_records_overlap_each_run_ends_in_its_own_order_whatever_the_other
         assert len(in_flight) == sum(map(len, open_runs.values()))
         assert in_flight.has_free_seat == (len(open_runs) < in_flight.seats)
     assert not in_flight.runs
-    assert not in_flight._run_of
+    assert not in_flight._run_by_seq

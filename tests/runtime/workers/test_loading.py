@@ -4,7 +4,6 @@ import asyncio
 import errno
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from lone_worker import Heard, lone_worker
@@ -65,11 +64,11 @@ async def test_a_machine_without_room_for_a_process_is_asked_again(tmp_path: Pat
     (tmp_path / "function_code.py").write_text("def handler(context, event): ...")
     lease, refusals = Lease.create(1), [errno.EAGAIN, errno.ENOMEM]
 
-    def spawn(index: int, on_frame: Any) -> WorkerProcess:
+    def spawn(index: int) -> WorkerProcess:
         if refusals:
             raise OSError(refusals.pop(), "no room")
         about = WorkerStart(str(tmp_path), "function_code", "handler", index, "test", "t")
-        return WorkerProcess(about, os.environ, on_frame, lease)
+        return WorkerProcess(about, os.environ, lease)
 
     worker = WorkerHandle(0, spawn, Heard())
     await worker.start()

@@ -17,7 +17,7 @@ async def test_a_look_shows_the_record_that_runs_and_settles_nothing(tmp_path: P
         (worker,) = b.dispatcher.workers
         assert not worker.running()
         p.on_fetched(records(0, 3))
-        worker.send(p.lane, p.lane.take(3, 1 << 20))  # one run: its progress is told at its end
+        worker.sender.send(p.lane, p.lane.take(3, 1 << 20))  # one run: its progress is told at its end
         await until(lambda: b.lines() == ["0", "1"])
         (running,) = worker.running()
         assert (running.lane, running.record.offset) == (p.lane, 1)

@@ -32,8 +32,8 @@ async def test_each_record_of_a_run_may_be_acked_in_turn(tmp_path: Path) -> None
             b.feed(q, records(first, 50))
         await b.settled(p, 200)
         await b.settled(q, 200)
-        assert not p.unacked
-        assert not q.unacked
+        assert not p.awaiting_ack
+        assert not q.awaiting_ack
     assert sorted(map(int, b.lines())) == sorted([*range(200), *range(200)])
 
 
@@ -47,7 +47,7 @@ async def test_a_handler_may_ack_some_of_a_run(tmp_path: Path) -> None:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 30))
         await until(lambda: not p.lane.in_flight_count and p.ledger.open_count == 10)
-        assert p.unacked == set(range(0, 30, 3))
+        assert p.awaiting_ack == set(range(0, 30, 3))
 
 
 async def test_a_commit_finds_the_ack_of_a_record_whose_handler_goes_on(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_what_a_handler_forks_does_not_ack_for_it(tmp_path: Path) -> None:
         b.feed(p, records(0, 3))
         await until(lambda: len(b.lines()) == 3 and not p.lane.in_flight_count)
         b.dispatcher.sync_progress()
-        assert p.unacked == {0, 1, 2}
+        assert p.awaiting_ack == {0, 1, 2}
 
 
 @pytest.mark.full_but("return-async def", "sys.exit(0)-def")
@@ -189,7 +189,7 @@ async def test_an_ack_reaches_another_triggers_commit_while_its_handler_goes_on(
     ):
         (p,), (q,) = one.assign(("t", 0)), two.assign(("u", 0))
         two.feed(q, records(0, 1))
-        await until(lambda: q.unacked)
+        await until(lambda: q.awaiting_ack)
         one.feed(p, records(0, 1))
         await until(one.lines)
         await two.dispatcher.revoke([q], 1)

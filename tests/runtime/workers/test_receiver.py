@@ -6,13 +6,21 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lone_worker import Heard, a_lane
+from lone_worker import Heard, HeardLane
 
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.testing.trial_lane import TrialLane
-from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.framing import FrameKind, ProtocolViolationError, frame, split_frames
+from headrace.runtime.wire.outcomes import (
+    Ack,
+    encode_about,
+    encode_ack,
+    encode_acked,
+    encode_failed,
+    encode_progress,
+    encode_returned,
+    encode_seq,
+)
 from headrace.runtime.wire.produce import Message, ProduceRequest, encode_produce
-from headrace.runtime.wire.records import Ack, FrameKind, ProtocolViolationError
 from headrace.runtime.wire.reply import MAX_PART_BYTES, Reply, encode_part, encode_reply
 from headrace.runtime.workers.in_flight import InFlight
 from headrace.runtime.workers.receiver import FrameReceiver
@@ -21,25 +29,25 @@ Outcome = tuple[str, int, int]
 
 
 class Talk:
-    """FrameReceiver of a worker that holds runs of these lengths, each of its own lane."""
+    """The receiver of a worker that holds runs of these lengths, each of its own lane."""
 
     def __init__(self, lengths: list[int]) -> None:
         self.heard = Heard()
         self.in_flight = InFlight()
-        self.lanes: list[TrialLane] = [a_lane(*[b""] * n, number=i) for i, n in enumerate(lengths)]
+        self.lanes = [HeardLane(self.heard, *[b""] * n, number=i) for i, n in enumerate(lengths)]
         for lane in self.lanes:
             self.in_flight.add(lane, lane.take(64))
         known: dict[int, Lane] = {lane.id: lane for lane in self.lanes}
-        self.news = FrameReceiver(0, self.in_flight, known, self.heard, on_ready=lambda: None)
+        self.receiver = FrameReceiver(0, self.in_flight, known, self.heard, on_ready=lambda: None)
 
     def hear(self, *frames: bytes) -> None:
-        for kind, body in wire.split_frames(bytearray(b"".join(frames)), is_said=True):
-            self.news.on_frame(kind, body)
-        self.news.on_read()
+        for kind, body in split_frames(bytearray(b"".join(frames)), from_worker=True):
+            self.receiver.on_frame(kind, body)
+        self.receiver.on_read()
 
     @property
     def outcomes(self) -> list[Outcome]:
-        told = [told for told in self.heard.told if told[0] not in ("replied", "acked")]
+        told = [told for told in self.heard.told if told[0] not in ("replied", "acked", "produced")]
         return [(what, number, offset) for what, number, offsets, *_ in told for offset in offsets]
 
 
@@ -63,13 +71,13 @@ def test_each_record_has_the_outcome_that_was_meant_once_and_in_order(
             assert talk.heard.replies[where] == reply
             assert meant[-1] not in talk.outcomes, "its outcome is still to come"
         elif fate == "unacked":
-            talk.hear(wire.encode_seq(FrameKind.UNACKED, seq))
+            talk.hear(encode_seq(FrameKind.UNACKED, seq))
         elif fate == "failed":
-            talk.hear(wire.encode_failed(seq, seq + 1, "it failed"))
+            talk.hear(encode_failed(seq, seq + 1, "it failed"))
         if data.draw(st.booleans()):
-            talk.hear(wire.encode_progress(seq + 1, 0, 1))
+            talk.hear(encode_progress(seq + 1, 0, 1))
             assert talk.outcomes == meant
-    talk.hear(wire.encode_progress(len(book), 0, 0))
+    talk.hear(encode_progress(len(book), 0, 0))
     assert talk.outcomes == meant
     assert not talk.in_flight.runs
     assert not any(lane.in_flight_count for lane in talk.lanes)
@@ -82,7 +90,7 @@ def test_what_comes_back_has_no_other_outcome(lengths: list[int], data: st.DataO
     end = sum(lengths[: number + 1])
     first = data.draw(st.integers(end - lengths[number], end - 1))
     talk.lanes[number].on_recalled()
-    talk.hear(wire.encode_returned([(first, end)]), wire.encode_progress(sum(lengths), 0, 0))
+    talk.hear(encode_returned([(first, end)]), encode_progress(sum(lengths), 0, 0))
     kept = lengths[number] - (end - first)
     back = [("returned", number, offset) for offset in range(kept, lengths[number])]
     assert [told for told in talk.outcomes if told[0] == "returned"] == back
@@ -92,12 +100,12 @@ def test_what_comes_back_has_no_other_outcome(lengths: list[int], data: st.DataO
 
 def test_acks_that_follow_each_other_are_one_and_a_span_that_is_seen_again_counts_once() -> None:
     talk = Talk([4])
-    talk.hear(*[wire.encode_ack(Ack("t", 0, offset, is_through=False)) for offset in (0, 1, 3)])
+    talk.hear(*[encode_ack(Ack("t", 0, offset, is_through=False)) for offset in (0, 1, 3)])
     assert talk.heard.told == [("acked", 0, [1]), ("acked", 0, [3])]
     talk.heard.told.clear()
     lane_id = talk.lanes[0].id
     for end in (2, 2, 4, 3):
-        talk.hear(wire.encode_acked(lane_id, 0, end, 1))
+        talk.hear(encode_acked(lane_id, 0, end, 1))
     assert talk.heard.told == [("acked", 0, [1]), ("acked", 0, [3])]
 
 
@@ -105,39 +113,48 @@ def test_a_record_that_comes_again_may_be_acked_again() -> None:
     """By the same worker, with no other ack between the two."""
     talk = Talk([1])
     for number in (1, 1, 2):
-        talk.hear(wire.encode_acked(talk.lanes[0].id, 0, 1, number))
+        talk.hear(encode_acked(talk.lanes[0].id, 0, 1, number))
     assert talk.heard.told == [("acked", 0, [0]), ("acked", 0, [0])]
 
 
 def test_what_is_not_a_workers_to_say_is_refused() -> None:
     for kind in (kind for kind in FrameKind if kind < FrameKind.READY):
         with pytest.raises(ProtocolViolationError, match=f"does not send {kind.name}"):
-            Talk([1]).hear(wire.frame(kind))
-    for frame in (wire.encode_seq(FrameKind.UNACKED, 1), encode_reply(1, Reply(200, "", (), b""))):
+            Talk([1]).hear(frame(kind))
+    for said in (encode_seq(FrameKind.UNACKED, 1), encode_reply(1, Reply(200, "", (), b""))):
         with pytest.raises(ProtocolViolationError, match="record 1"):
-            Talk([1]).hear(frame)
+            Talk([1]).hear(said)
 
 
 numbers = st.integers(0, 12) | st.sampled_from([2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1])
 offsets = st.integers(-2, 12) | st.sampled_from([-(2**63), 2**31, 2**62, 2**63 - 1])
 bytes_or_none = st.none() | st.binary(max_size=3)
-messages = st.builds(Message, st.text(max_size=3), bytes_or_none, bytes_or_none, output=st.text(max_size=3))
-said = st.one_of(
+messages = st.builds(
+    Message,
+    st.text(max_size=3),
+    bytes_or_none,
+    bytes_or_none,
+    headers=st.just(()),
+    partition=st.none() | st.integers(0, 2**31 - 1),
+    timestamp=st.none() | st.integers(0, 2**63 - 1),
+    output=st.text(max_size=3),
+)
+frames_of_workers = st.one_of(
     st.builds(ProduceRequest, numbers, st.integers(0, 2**32 - 1), offsets, messages).map(encode_produce),
-    st.builds(wire.encode_progress, numbers, numbers, st.integers(0, 2**32 - 1), numbers),
-    st.builds(wire.encode_failed, numbers, numbers, st.text(max_size=5)),
-    st.builds(wire.encode_returned, st.lists(st.tuples(numbers, numbers), max_size=3)),
-    st.builds(wire.encode_seq, st.just(FrameKind.UNACKED), numbers),
-    st.builds(wire.encode_acked, st.integers(0, 2**32 - 1), offsets, offsets, st.integers(0, 3)),
-    st.builds(Ack, st.text(max_size=3), st.integers(0, 3), offsets, st.booleans()).map(wire.encode_ack),
-    st.builds(wire.encode_about, st.just(FrameKind.LOG), numbers, st.text(max_size=9)),
+    st.builds(encode_progress, numbers, numbers, st.integers(0, 2**32 - 1), numbers),
+    st.builds(encode_failed, numbers, numbers, st.text(max_size=5)),
+    st.builds(encode_returned, st.lists(st.tuples(numbers, numbers), max_size=3)),
+    st.builds(encode_seq, st.just(FrameKind.UNACKED), numbers),
+    st.builds(encode_acked, st.integers(0, 2**32 - 1), offsets, offsets, st.integers(0, 3)),
+    st.builds(Ack, st.text(max_size=3), st.integers(0, 3), offsets, st.booleans()).map(encode_ack),
+    st.builds(encode_about, st.just(FrameKind.LOG), numbers, st.text(max_size=9)),
     st.builds(
         encode_reply,
         numbers,
         st.builds(Reply, st.integers(0, 2**32 - 1), st.text(), st.just(()), st.binary()),
     ),
     st.builds(
-        wire.frame,
+        frame,
         st.sampled_from([kind for kind in FrameKind if kind >= FrameKind.READY]),
         st.binary(max_size=40),
     ),
@@ -147,7 +164,7 @@ said = st.one_of(
 @st.composite
 def hostile(draw: st.DrawFn) -> bytes:
     """A frame with any numbers, cut short perhaps, or of a kind or length that can't be."""
-    whole: bytes = draw(said)
+    whole: bytes = draw(frames_of_workers)
     body = whole[8 : draw(st.integers(8, len(whole)))] if draw(st.booleans()) else whole[8:]
     kind = draw(st.just(whole[4]) | st.just(whole[4]) | st.integers(0, 255))
     length = draw(st.just(4 + len(body)) | st.just(4 + len(body)) | st.sampled_from([0, 2**32 - 1, 2**30]))
@@ -163,14 +180,14 @@ def test_whatever_a_worker_says_no_record_has_two_outcomes_or_none(
     talk = Talk(lengths)
     given = [(number, offset) for number, length in enumerate(lengths) for offset in range(length)]
     if data.draw(st.booleans()):
-        frames.append(wire.encode_acked(talk.lanes[0].id, data.draw(offsets), data.draw(offsets), 1))
+        frames.append(encode_acked(talk.lanes[0].id, data.draw(offsets), data.draw(offsets), 1))
     received = bytearray()
     try:
-        for frame in frames:
-            received += frame
-            for kind, body in wire.split_frames(received, is_said=True):
-                talk.news.on_frame(kind, body)
-            talk.news.on_read()
+        for one in frames:
+            received += one
+            for kind, body in split_frames(received, from_worker=True):
+                talk.receiver.on_frame(kind, body)
+            talk.receiver.on_read()
     except ProtocolViolationError:
         pass  # its channel ends it there
     ended = [(number, offset) for _, number, offset in talk.outcomes]
@@ -182,30 +199,30 @@ def test_whatever_a_worker_says_no_record_has_two_outcomes_or_none(
 @pytest.mark.parametrize(
     "frame",
     [
-        wire.encode_progress(3, 0, 1),
-        wire.encode_progress(1, 2**63, 1),
-        wire.encode_progress(1, 0, 2**31),
-        wire.encode_progress(1, 5, 1, 6),
-        wire.encode_failed(2**63, 2**63 + 1, ""),
-        wire.encode_failed(1, 1, ""),
-        wire.encode_failed(0, 2, ""),
-        wire.encode_seq(FrameKind.UNACKED, 2),
-        wire.encode_returned([(0, 1)]),
-        wire.encode_returned([(1, 3)]),
-        wire.frame(FrameKind.READY),
-        wire.frame(FrameKind.READY, b"\1\1") + wire.frame(FrameKind.READY, b"\1"),
-        wire.encode_about(FrameKind.LOG, 0, '{"level": "high", "message": "", "with": {}}'),
-        wire.encode_about(FrameKind.LOG, 0, "[" * 100_000),
+        encode_progress(3, 0, 1),
+        encode_progress(1, 2**63, 1),
+        encode_progress(1, 0, 2**31),
+        encode_progress(1, 5, 1, 6),
+        encode_failed(2**63, 2**63 + 1, ""),
+        encode_failed(1, 1, ""),
+        encode_failed(0, 2, ""),
+        encode_seq(FrameKind.UNACKED, 2),
+        encode_returned([(0, 1)]),
+        encode_returned([(1, 3)]),
+        frame(FrameKind.READY),
+        frame(FrameKind.READY, b"\1\1") + frame(FrameKind.READY, b"\1"),
+        encode_about(FrameKind.LOG, 0, '{"level": "high", "message": "", "with": {}}'),
+        encode_about(FrameKind.LOG, 0, "[" * 100_000),
         encode_reply(0, Reply(7, "", (), b"")),
-        wire.frame(FrameKind.REPLY, struct.pack("<QI?II", 0, 200, False, 0, 8), struct.pack("<ii", -8, 0)),
+        frame(FrameKind.REPLY, struct.pack("<QI?II", 0, 200, False, 0, 8), struct.pack("<ii", -8, 0)),
         encode_part(7, b"", is_last=True),
         encode_part(0, bytes(MAX_PART_BYTES + 1), is_last=False),
-        wire.frame(FrameKind.REPLY_PART, b"\0"),
-        wire.frame(FrameKind.ACK, b"\0"),
-        struct.pack("<I", 0) + wire.frame(FrameKind.LOG)[4:],
-        struct.pack("<I", 2**31) + wire.frame(FrameKind.LOG)[4:],
-        struct.pack("<I", 3 << 20) + wire.frame(FrameKind.LOG)[4:],
-        struct.pack("<IB3s", 4, 99, wire.frame(FrameKind.LOG)[5:8]),
+        frame(FrameKind.REPLY_PART, b"\0"),
+        frame(FrameKind.ACK, b"\0"),
+        struct.pack("<I", 0) + frame(FrameKind.LOG)[4:],
+        struct.pack("<I", 2**31) + frame(FrameKind.LOG)[4:],
+        struct.pack("<I", 3 << 20) + frame(FrameKind.LOG)[4:],
+        struct.pack("<IB3s", 4, 99, frame(FrameKind.LOG)[5:8]),
         struct.pack("<II", 4, FrameKind.LOG),
     ],
 )
@@ -221,6 +238,6 @@ def test_what_a_worker_cannot_know_is_refused_before_anything_is_made_of_it(fram
 def test_acks_of_what_it_was_not_given_are_refused(span: tuple[int, int]) -> None:
     talk = Talk([2])
     with pytest.raises(ProtocolViolationError, match="it acks t/0"):
-        talk.hear(wire.encode_acked(talk.lanes[0].id, *span, 1))
-    talk.hear(wire.encode_acked(2**32 - 1, 0, 2**62, 1))  # of no lane that is here any more
+        talk.hear(encode_acked(talk.lanes[0].id, *span, 1))
+    talk.hear(encode_acked(2**32 - 1, 0, 2**62, 1))  # of no lane that is here any more
     assert talk.heard.told == []

@@ -5,11 +5,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from lone_worker import a_lane, lines, lone_worker
+from lone_worker import HeardLane, lines, lone_worker
 from worker_bench import until
 
-from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
 from headrace.runtime.wire.reply import MAX_PART_BYTES, NOBODY, REPLY_WINDOW_BYTES, Reply
 
 TEXT = "text/plain"
@@ -28,8 +26,8 @@ async def test_each_record_is_answered_before_it_is_settled(tmp_path: Path, kind
             )
     """
     async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, heard):
-        lane = a_lane(b"json", b"none", b"\xff")
-        worker.send(lane, lane.take(3))
+        lane = HeardLane(heard, b"json", b"none", b"\xff")
+        worker.sender.send(lane, lane.take(3))
         await until(lambda: lane.ledger.committable == 3)
         assert heard.replies == {
             (0, 0): Reply(200, "application/json", (), b'{"n": 0}'),
@@ -41,8 +39,8 @@ async def test_each_record_is_answered_before_it_is_settled(tmp_path: Path, kind
 
 async def test_nothing_is_answered_where_nobody_waits(tmp_path: Path) -> None:
     async with lone_worker(tmp_path, "def handler(context, event):\n    return 'hello'") as (worker, heard):
-        lane = a_lane(b"", b"")
-        worker.send(lane, lane.take(2))
+        lane = HeardLane(heard, b"", b"")
+        worker.sender.send(lane, lane.take(2))
         await until(lambda: lane.ledger.committable == 2)
         assert heard.told == [("handled", 0, [0, 1])]
 
@@ -57,9 +55,9 @@ async def test_a_handler_that_raises_answers_nothing_and_one_that_says_it_failed
             return (503, "later")
     """
     async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, heard):
-        lanes = [a_lane(body, number=n) for n, body in enumerate([b"raises", b"odd", b"busy"])]
+        lanes = [HeardLane(heard, body, number=n) for n, body in enumerate([b"raises", b"odd", b"busy"])]
         for lane in lanes:
-            worker.send(lane, lane.take(1))
+            worker.sender.send(lane, lane.take(1))
         await until(lambda: not any(lane.in_flight_count for lane in lanes))
         assert [told[:3] for told in heard.told] == [
             ("failed", 0, [0]),
@@ -78,14 +76,14 @@ async def test_a_reply_of_many_megabytes_arrives_whole(tmp_path: Path) -> None:
             return bytes(range(256)) * (int(event.body) << 12)
     """
     async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, heard):
-        lane = a_lane(b"30", b"0", b"5")
-        worker.send(lane, lane.take(3))
+        lane = HeardLane(heard, b"30", b"0", b"5")
+        worker.sender.send(lane, lane.take(3))
         await until(lambda: lane.ledger.committable == 3)
         bodies = [heard.replies[0, n].body for n in range(3)]
         assert bodies == [bytes(range(256)) * (mebibytes << 12) for mebibytes in (30, 0, 5)]
 
 
-class Listens(TrialLane):
+class Listens(HeardLane):
     """Keeps what comes in parts, and takes it when it is told to."""
 
     parts = b""
@@ -96,10 +94,6 @@ class Listens(TrialLane):
         self.is_whole = is_last
 
 
-def listens() -> Listens:
-    return Listens(PartitionKey("t", 0), [TrialRecord(0, b"")])
-
-
 @pytest.mark.parametrize("kind", ["def", "async def"])
 async def test_what_a_handler_yields_is_an_answer_in_parts(tmp_path: Path, kind: str) -> None:
     handler = f"""
@@ -108,8 +102,8 @@ async def test_what_a_handler_yields_is_an_answer_in_parts(tmp_path: Path, kind:
                 yield part
     """
     async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, heard):
-        lane = listens()
-        worker.send(lane, lane.take(1))
+        lane = Listens(heard, b"")
+        worker.sender.send(lane, lane.take(1))
         await until(lambda: lane.ledger.committable == 1)
         assert heard.replies == {(0, 0): Reply(200, TEXT, (), b"", has_more=True)}
         assert (lane.parts, lane.is_whole) == (b"abc", True)
@@ -122,13 +116,13 @@ async def test_parts_wait_until_those_before_them_are_taken(tmp_path: Path, kind
             for part in range(10):
                 yield "x" * 1_000_000
     """
-    async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, _):
-        lane = listens()
-        worker.send(lane, lane.take(1))
+    async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, heard):
+        lane = Listens(heard, b"")
+        worker.sender.send(lane, lane.take(1))
         for taken in range(0, 10_000_000, 500_000):
             await until(lambda at=taken: len(lane.parts) >= min(at + REPLY_WINDOW_BYTES, 10_000_000))
             assert len(lane.parts) <= taken + REPLY_WINDOW_BYTES + MAX_PART_BYTES
-            worker.outbox.take_reply(lane, taken + 500_000)
+            worker.sender.take_reply(lane, taken + 500_000)
         await until(lambda: lane.ledger.committable == 1)
         assert (len(lane.parts), lane.is_whole) == (10_000_000, True)
 
@@ -144,10 +138,10 @@ async def test_a_handler_whose_answer_nobody_takes_any_more_ends(tmp_path: Path,
                 write("ended")
     """
     async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, heard):
-        lane = listens()
-        worker.send(lane, lane.take(1))
+        lane = Listens(heard, b"")
+        worker.sender.send(lane, lane.take(1))
         await until(lambda: len(lane.parts) >= REPLY_WINDOW_BYTES)
-        worker.outbox.take_reply(lane, NOBODY)
+        worker.sender.take_reply(lane, NOBODY)
         await until(lambda: not lane.in_flight_count)
         assert heard.told[-1][0] == "failed"
         assert "nobody takes the rest" in heard.told[-1][3]
@@ -163,8 +157,8 @@ async def test_a_worker_that_dies_after_its_answer_has_answered(tmp_path: Path) 
             return "done"
     """
     async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, heard):
-        lane = a_lane(b"", b"", b"")
-        worker.send(lane, lane.take(3))
+        lane = HeardLane(heard, b"", b"", b"")
+        worker.sender.send(lane, lane.take(3))
         await until(lambda: not lane.in_flight_count)
         assert [told[:3] for told in heard.told] == [
             ("replied", 0, [0]),
@@ -189,8 +183,11 @@ async def test_each_event_of_a_batch_has_its_own_answer(tmp_path: Path) -> None:
             ]
     """
     async with lone_worker(tmp_path, handler, wants_replies=True, is_batch=True) as (worker, heard):
-        lane, other = a_lane(b"good", b"bad", b"good", number=0), a_lane(b"odd", b"none", b"good", number=1)
-        worker.send_batch([(lane, lane.take(3)), (other, other.take(3))])
+        lane, other = (
+            HeardLane(heard, b"good", b"bad", b"good", number=0),
+            HeardLane(heard, b"odd", b"none", b"good", number=1),
+        )
+        worker.sender.send_batch([(lane, lane.take(3)), (other, other.take(3))])
         await until(lambda: not (lane.in_flight_count or other.in_flight_count))
         well = Reply(200, TEXT, (), b"well")
         assert heard.replies == {
@@ -216,8 +213,8 @@ async def test_a_batch_that_is_killed_has_answered_nothing(tmp_path: Path) -> No
             wait_for("never")
     """
     async with lone_worker(tmp_path, handler, wants_replies=True, is_batch=True) as (worker, heard):
-        lane = a_lane(b"", b"")
-        worker.send_batch([(lane, lane.take(2))])
+        lane = HeardLane(heard, b"", b"")
+        worker.sender.send_batch([(lane, lane.take(2))])
         await until(lambda: lines(tmp_path))
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGKILL)

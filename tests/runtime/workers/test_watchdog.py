@@ -111,7 +111,7 @@ async def test_a_worker_that_crashes_once_it_was_asked_costs_no_attempt(tmp_path
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 3))
         await until(lambda: b.lines() == ["0 1", "1 1"])
-        b.dispatcher.workers[0].ask()
+        b.dispatcher.workers[0].dump_stack()
         await until(lambda: b.lines() == ["0 1", "1 1", "1 1"])
         (tmp_path / "crash").touch()  # and one that was not asked is at fault
         await until(lambda: "1 2" in b.lines())
@@ -142,7 +142,7 @@ async def test_asking_a_worker_whose_threads_are_busy_does_it_no_harm(tmp_path: 
         b.feed(p, records(0, 1))
         await until(b.lines)
         for _ in range(2000):
-            b.dispatcher.workers[0].ask()
+            b.dispatcher.workers[0].dump_stack()
             await asyncio.sleep(0.0005)
         (tmp_path / "go").touch()
         await b.settled(p, 1)

@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import pytest
-from lone_worker import a_lane, lines, lone_worker
+from lone_worker import HeardLane, lines, lone_worker
 from worker_bench import until
-
-from headrace.runtime.workers.handle import Withdrawal
 
 ASYNC = """
     async def handler(context, event):
@@ -25,14 +23,14 @@ SYNC = """
 @pytest.mark.parametrize("handler", [ASYNC, SYNC], ids=["async", "sync"])
 async def test_what_has_not_started_comes_back(tmp_path: Path, handler: str) -> None:
     async with lone_worker(tmp_path, handler) as (worker, heard):
-        running, waiting = a_lane(b"", number=0), a_lane(b"", b"", number=1)
-        worker.send(running, running.take(1))
-        worker.send(waiting, waiting.take(2))
+        running, waiting = HeardLane(heard, b"", number=0), HeardLane(heard, b"", b"", number=1)
+        worker.sender.send(running, running.take(1))
+        worker.sender.send(waiting, waiting.take(2))
         await until(lambda: lines(tmp_path) == ["0 0"])
-        assert worker.withdraw(waiting) is Withdrawal.RECALLED
+        assert worker.withdraw(waiting) == "recalled"
         await until(lambda: not waiting.in_flight_count)
         assert heard.told == [("returned", 1, [0, 1])]
-        assert worker.withdraw(waiting) is Withdrawal.NOT_HERE
+        assert worker.withdraw(waiting) == "not here"
         (tmp_path / "go").touch()
         await until(lambda: not running.in_flight_count)
         assert lines(tmp_path) == ["0 0"]
@@ -41,11 +39,11 @@ async def test_what_has_not_started_comes_back(tmp_path: Path, handler: str) -> 
 
 async def test_what_runs_is_cancelled_where_its_handler_is_async(tmp_path: Path) -> None:
     async with lone_worker(tmp_path, ASYNC, wants_replies=True) as (worker, heard):
-        lane, other = a_lane(b"", b"", number=0), a_lane(b"", number=1)
-        worker.send(lane, lane.take(2))
-        worker.send(other, other.take(1))
+        lane, other = HeardLane(heard, b"", b"", number=0), HeardLane(heard, b"", number=1)
+        worker.sender.send(lane, lane.take(2))
+        worker.sender.send(other, other.take(1))
         await until(lambda: lines(tmp_path) == ["0 0"])
-        assert worker.withdraw(lane) is Withdrawal.CANCELLED
+        assert worker.withdraw(lane) == "cancelled"
         await until(lambda: other.ledger.committable == 1)
         failed = next(told for told in heard.told if told[0] == "failed")
         assert failed[:3] == ("failed", 0, [0])
@@ -58,10 +56,10 @@ async def test_what_runs_is_cancelled_where_its_handler_is_async(tmp_path: Path)
 
 async def test_a_sync_handler_runs_on_and_its_lane_says_so(tmp_path: Path) -> None:
     async with lone_worker(tmp_path, SYNC, wants_replies=True) as (worker, heard):
-        lane = a_lane(b"", b"", number=0)
-        worker.send(lane, lane.take(2))
+        lane = HeardLane(heard, b"", b"", number=0)
+        worker.sender.send(lane, lane.take(2))
         await until(lambda: lines(tmp_path) == ["0 0"])
-        assert worker.withdraw(lane) is Withdrawal.RUNS_ON
+        assert worker.withdraw(lane) == "runs on"
         await until(lambda: ("returned", 0, [1]) in heard.told)
         (tmp_path / "go").touch()
         await until(lambda: not lane.in_flight_count)
@@ -81,12 +79,12 @@ async def test_a_handler_that_does_not_let_itself_be_cancelled_is_not_killed(tmp
                     wait_for("go")
     """
     async with lone_worker(tmp_path, handler) as (worker, heard):
-        lane = a_lane(b"")
-        worker.send(lane, lane.take(1))
+        lane = HeardLane(heard, b"")
+        worker.sender.send(lane, lane.take(1))
         await until(lambda: lines(tmp_path))
-        assert worker.withdraw(lane) is Withdrawal.CANCELLED
+        assert worker.withdraw(lane) == "cancelled"
         await until(lambda: lines(tmp_path, "seen"))
-        assert worker.withdraw(lane) is Withdrawal.CANCELLED  # again: nothing more
+        assert worker.withdraw(lane) == "cancelled"  # again: nothing more
         (tmp_path / "go").touch()
         await until(lambda: not lane.in_flight_count)
         assert lines(tmp_path, "seen") == ["cancelled"]
@@ -102,10 +100,10 @@ async def test_a_batch_is_not_cancelled_for_one_of_its_lanes(tmp_path: Path) -> 
                 await asyncio.sleep(0.005)
     """
     async with lone_worker(tmp_path, handler, is_batch=True) as (worker, heard):
-        lane, other = a_lane(b"", number=0), a_lane(b"", number=1)
-        worker.send_batch([(lane, lane.take(1)), (other, other.take(1))])
+        lane, other = HeardLane(heard, b"", number=0), HeardLane(heard, b"", number=1)
+        worker.sender.send_batch([(lane, lane.take(1)), (other, other.take(1))])
         await until(lambda: lines(tmp_path) == ["2"])
-        assert worker.withdraw(other) is Withdrawal.RUNS_ON
+        assert worker.withdraw(other) == "runs on"
         (tmp_path / "go").touch()
         await until(lambda: not other.in_flight_count)
         assert heard.told == [("handled", 0, [0]), ("handled", 1, [0])]
@@ -113,7 +111,7 @@ async def test_a_batch_is_not_cancelled_for_one_of_its_lanes(tmp_path: Path) -> 
 
 async def test_a_lane_that_was_never_here_is_not_here(tmp_path: Path) -> None:
     async with lone_worker(tmp_path, SYNC) as (worker, heard):
-        lane = a_lane(b"")
-        assert worker.withdraw(lane) is Withdrawal.NOT_HERE
+        lane = HeardLane(heard, b"")
+        assert worker.withdraw(lane) == "not here"
         assert not lane.is_recalled
         assert heard.told == []

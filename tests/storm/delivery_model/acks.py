@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from headrace.runtime.wire.records import Ack
+from headrace.runtime.wire.outcomes import Ack
 
 from .batches import Batches
 from .replica import Replica
@@ -21,7 +21,7 @@ class AcksAndCommits(Batches):
             if replica.is_frozen or not replica.acks.has(ack):
                 continue
             is_early = number not in replica.partitions
-            if replica.acks.take(ack) is not None:
+            if replica.acks.settle(ack) is not None:
                 if not is_early:  # else it is of the log that was there before this one
                     self._acked(replica, ack)
                     self.after_ack(replica, number)
@@ -41,7 +41,7 @@ class AcksAndCommits(Batches):
     def after_ack(self, replica: Replica, number: int) -> None:
         """As a dispatcher does: what had waited for this record goes on."""
         partition = replica.partitions[number]
-        if partition.lane.state.waits_for_a_record and not partition.lane.has_failed_waiting:
+        if partition.lane.state.waits_for_a_record and not partition.has_failed_waiting:
             self.in_loop(lambda: replica.failed.retry(partition.lane))
 
     def take_early_acks(self, replica: Replica) -> None:

@@ -4,7 +4,7 @@ from itertools import chain
 
 from hypothesis.stateful import precondition, rule
 
-from headrace.runtime.dispatch.batcher import Batcher
+from headrace.runtime.dispatch.batcher import choose_batch
 from headrace.runtime.dispatch.plan_committer import extend_plan
 from headrace.runtime.partitions.state import PartitionState
 
@@ -29,7 +29,7 @@ class Batches(Records):
         ready.sort(key=lambda partition: (partition.key.partition != first, partition.key))
         for partition in ready:
             extend_plan(partition, self.policy.batch.size)
-        for part in Batcher(self.policy.batch).choose(ready, 1e9).parts:
+        for part in choose_batch(ready, self.policy.batch, 1e9).parts:
             planned = (part.partition, part.plan.end)
             part.partition.propose(part.plan)
             replica.planned.append(planned)

@@ -8,7 +8,7 @@ from hypothesis.stateful import precondition, rule
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
-from headrace.runtime.wire.records import Ack
+from headrace.runtime.wire.outcomes import Ack
 
 from .acks import AcksAndCommits
 from .broker import PARTITIONS
@@ -137,7 +137,7 @@ class Members(AcksAndCommits):
                 partition.lane.on_settled(done)
                 replica.in_flight[number] = flight[count:]
             if self.policy.ack_mode.is_explicit:
-                replica.acks.take(Ack("t", number, offset, True))
+                replica.acks.settle(Ack("t", number, offset, True))
         self.commit_now(replica, fate)
         assert self.group.taken[member] == taken, "L7: a commit of a lost membership was taken"
         replica.client.generation = -1

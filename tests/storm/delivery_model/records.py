@@ -7,7 +7,6 @@ from hypothesis.stateful import rule
 from worker_bench import Record
 
 from headrace.runtime.config.delivery_policy import AckMode
-from headrace.runtime.partitions.flow_control import missing_of_plan
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.records import WireRecord
 
@@ -35,9 +34,9 @@ class Records(State):
         partition = replica.partitions[number]
         position = partition.ledger.position
         waiting = [offset for offset in self.group.offsets[number] if offset >= position]
-        if found := waiting[: partition.room]:
+        if found := waiting[: partition.to_fetch]:
             partition.on_fetched([Record(offset) for offset in found])
-        if not waiting and (partition.lane.is_idle or missing_of_plan(partition)):
+        if not waiting and (partition.lane.is_idle or partition.missing_of_plan):
             partition.advance(self.group.ends[number])
 
     @rule(number=numbers, count=st.integers(1, 6))

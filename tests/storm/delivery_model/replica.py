@@ -2,22 +2,25 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 from worker_bench import Record
 
 from headrace.runtime.config.delivery_policy import DeliveryPolicy
+from headrace.runtime.dispatch.allocators import PoolAllocator
 from headrace.runtime.dispatch.failure_handler import FailureHandler
-from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.dispatch.partition_acks import Acks
+from headrace.runtime.dispatch.interface import Feed
+from headrace.runtime.dispatch.partition_acks import PartitionAcks
+from headrace.runtime.dispatch.redelivery import Redelivery
+from headrace.runtime.dispatch.state import DispatcherState
 from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.tasks import end_tasks
-from headrace.runtime.wire.records import Ack, WireRecord
-from headrace.triggers.kafka.group.offsets import GroupOffsets
-from headrace.triggers.kafka.start_offsets import GroupTopics
+from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.outcomes import Ack
+from headrace.runtime.wire.records import WireRecord
+from headrace.triggers.kafka.group.offsets import GroupOffsets, GroupTopics
 
 from .broker import PARTITIONS, Client, Group
 
@@ -26,7 +29,7 @@ WriteLetter = Callable[[int, int, bool], None]
 """Of a partition's offset, which its writer still has, or not."""
 
 
-class Replica(NoFeed):
+class Replica(Feed):
     """Its partitions, and what its workers hold of each."""
 
     def __init__(self, group: Group, member: int, policy: DeliveryPolicy, write_letter: WriteLetter) -> None:
@@ -35,17 +38,12 @@ class Replica(NoFeed):
         self.offsets = GroupOffsets(self.client, None, "group")
         self.offsets.topics = GroupTopics(first_partition_counts={"t": PARTITIONS})
         self.committer = Committer(self.offsets, metrics)
-        self.acks = Acks(policy, metrics, lambda p: group.ends[p.key.partition])
-        self.writes: dict[int, object] = {}  # dead letters that are under way, by lane
-        parts = {
-            "policy": policy,
-            "metrics": metrics,
-            "feed": self,
-            "writes": self.writes,
-            "news": asyncio.Event(),
-        }
-        shared: Any = SimpleNamespace(**parts)
-        self.failed = FailureHandler(shared, lambda _: None)
+        self._group = group
+        state = DispatcherState(policy, metrics, PoolAllocator(), Lease.create(1), feed=self)
+        self.writes = state.dead_letter_writes  # that are under way, by lane
+        self.failed = FailureHandler(state, lambda _: None)
+        redelivery = Redelivery(state, self.failed, lambda _: None)
+        self.acks = PartitionAcks(state, self.failed, redelivery, lambda _: None)
         self.logs: dict[int, list[int]] = {}
         """What its partitions were read from, by lane."""
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -72,6 +70,9 @@ class Replica(NoFeed):
         """As its assignment has them."""
         yield from self.partitions.values()
         yield from self.restarting.values()
+
+    def end_of(self, partition: AssignedPartition) -> int:
+        return self._group.ends[partition.key.partition]
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
         """For what failed: its attempts, before it comes again."""

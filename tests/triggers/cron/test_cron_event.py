@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.runtime.worker.api import sdk
-from headrace.runtime.worker.api.event import PartitionView
 from headrace.runtime.worker.api.event_classes import nuclio_event_class
+from headrace.runtime.worker.api.partition_view import PartitionView
 from headrace.triggers.cron.event import CronEvent, body_of, head_of, record_of
 
 HEADERS: dict[str, str | int] = {"X-Kind": "nightly", "count": 7}

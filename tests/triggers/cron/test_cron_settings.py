@@ -9,7 +9,8 @@ import yaml
 from root import ROOT
 
 from headrace.runtime.config.delivery_policy import AckMode, FailurePolicy
-from headrace.runtime.config.function import FunctionSpec, load_function
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.errors import ConfigError
 from headrace.triggers.cron.settings import CronSettings
 from headrace.triggers.cron.trigger import CronTrigger

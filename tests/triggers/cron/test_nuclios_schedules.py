@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.triggers.cron.expression import ScheduleError
 from headrace.triggers.cron.schedule import Schedule
 

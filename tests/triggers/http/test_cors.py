@@ -16,17 +16,17 @@ def test_where_it_is_off_nothing_is_refused_and_nothing_told() -> None:
     cors = Cors(CorsSettings())
     assert not cors.is_preflight("OPTIONS", ASKS)
     assert not cors.is_refused({"Origin": "https://b.example"})
-    assert cors.told(ASKS) == {}
+    assert cors.response_headers(ASKS) == {}
 
 
 def test_a_preflight_is_told_what_it_may() -> None:
     cors = Cors(SOME)
     assert cors.is_preflight("OPTIONS", ASKS)
-    told = cors.preflight({**ASKS, "Access-Control-Request-Headers": "content-type, ACCEPT"})
-    assert told is not None
-    assert told["Access-Control-Allow-Origin"] == "https://A.example"
-    assert "PUT" in told["Access-Control-Allow-Methods"]
-    assert told["Access-Control-Max-Age"] == "5"
+    response_headers = cors.preflight({**ASKS, "Access-Control-Request-Headers": "content-type, ACCEPT"})
+    assert response_headers is not None
+    assert response_headers["Access-Control-Allow-Origin"] == "https://A.example"
+    assert "PUT" in response_headers["Access-Control-Allow-Methods"]
+    assert response_headers["Access-Control-Max-Age"] == "5"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_preflight_for_what_it_may_not_is_refused(changed: dict[str, str]) -> 
 
 def test_a_request_without_an_origin_is_nobodys_page() -> None:
     assert not Cors(SOME).is_refused({})
-    assert Cors(SOME).told({}) == {"Vary": "Origin"}
+    assert Cors(SOME).response_headers({}) == {"Vary": "Origin"}
 
 
 async def test_a_browser_is_answered_and_another_origin_refused(tmp_path: Path) -> None:

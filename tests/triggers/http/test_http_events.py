@@ -12,7 +12,7 @@ from http_function import http_function
 from nuclio_sdk import TriggerInfo
 
 from headrace.runtime.wire.records import SentRecord
-from headrace.runtime.worker.api.event import PartitionView
+from headrace.runtime.worker.api.partition_view import PartitionView
 from headrace.triggers.http.event import HttpEvent, head_of
 
 SHOWS = """

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from http_function import http_function, write_http_function
 
-from headrace.runtime.config.function import FunctionSpec, load_function
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.errors import ConfigError
 from headrace.runtime.settings.overrides import parse_overrides
 from headrace.triggers.http.settings import HttpSettings

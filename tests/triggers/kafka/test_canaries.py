@@ -86,7 +86,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     secrets = {name: canaries.new(name) for name in names}
     secrets |= {"key": canaries.add_key("key", pair.key), "certificate": pair.certificate}
     canaries.add_key("server key", own.key)
-    guards = BrokerSecurity(
+    security = BrokerSecurity(
         {name: secrets[name] for name in USERS},
         takes_tokens=True,
         tls=True,
@@ -106,7 +106,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             patch.setenv(name, value)
         with (
             watched_command_lines() as watch,
-            embedded(guards) as kafka,
+            embedded(security) as kafka,
             token_server(secrets["client secret"], secrets["token"]) as tokens,
         ):
             yield World(canaries, secrets, kafka, tokens, server, clients, folder, watch)

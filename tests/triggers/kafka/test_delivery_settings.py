@@ -7,7 +7,8 @@ import pytest
 from function_files import FULL, KINDS, SPECS, Change, load_changed, problems_of
 
 from headrace.runtime.config.delivery_policy import AckMode, BatchPolicy, DeliveryPolicy, FailurePolicy
-from headrace.runtime.config.function import TriggerSpec, load_function
+from headrace.runtime.config.function_reader import load_function
+from headrace.runtime.config.trigger import TriggerSpec
 from headrace.triggers.kafka.trigger import KafkaTrigger
 
 AT = "spec.triggers.t"

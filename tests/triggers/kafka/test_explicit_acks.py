@@ -21,7 +21,7 @@ from replica import lines, set_trigger, write_function
 from scenario import Report
 from worker_bench import until
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.config.trigger_kinds import installed_kinds
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.processor.processor import Processor
@@ -103,13 +103,13 @@ async def test_offsets_that_were_stored_are_acked_after_a_restart_before_their_r
     assert await held_by(broker, topic, 2) == {0: Checkpoint(0), 1: Checkpoint(0)}
 
     may_read = asyncio.Event()
-    read_starts = kafka_start.read_starts
+    read_starts = kafka_start.read_start_offsets
 
     async def read_late(*arguments: Any) -> Any:
         await may_read.wait()
         return await read_starts(*arguments)
 
-    monkeypatch.setattr(kafka, "read_starts", read_late)
+    monkeypatch.setattr(kafka, "read_start_offsets", read_late)
     function = explicit(tmp_path, WRITES, broker, topic)
     stored = [json.loads(line) for line in lines(function, "stored")]
     chosen = [qualified for qualified in stored if qualified[2] in (0, 3, 7)]
@@ -250,7 +250,7 @@ async def test_what_a_dead_worker_had_handled_is_fetched_again(broker: Broker, t
         await until(lambda: len(lines(function)) == 20)
         while await ordered(function, topic, 3) != ["True"]:  # the worker has not heard yet
             pass
-        (worker,) = processor._hosts[0].dispatcher.workers
+        (worker,) = processor._owners[0].dispatcher.workers
         pid = worker.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
@@ -279,7 +279,7 @@ async def test_what_is_fetched_again_takes_the_place_of_what_was_held(broker: Br
     function = explicit(tmp_path, handler, broker, topic, channelBufferSize=8, maxBufferedBytes=limit)
     await asyncio.to_thread(produce, broker, topic, 200, 1, 8000)
     async with processing(function) as processor:
-        (trigger,) = processor._hosts
+        (trigger,) = processor._owners
         await until(lambda: len(lines(function)) == 8)
         fetching = trigger.trigger._stream.fetching  # type: ignore[attr-defined]
         await until(lambda: fetching.budget.held_of((topic, 0)))

@@ -23,8 +23,8 @@ from aiokafka.errors import (
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from broker import Broker
 
-from headrace.triggers.kafka.client import fetches, internals
-from headrace.triggers.kafka.client.failed_joins import FailedJoins
+from headrace.triggers.kafka.client import fetches
+from headrace.triggers.kafka.client.failed_joins import FailedJoins, watch_joins
 
 ERROR = RebalanceInProgressError()
 
@@ -103,7 +103,7 @@ async def member(
     await consumer.start()
     try:
         watched = Watched()
-        internals.watch_joins(consumer, backoff_seconds, watched.on_failures, watched.joined.set)
+        watch_joins(consumer, backoff_seconds, watched.on_failures, watched.joined.set)
         yield consumer, watched
     finally:
         await consumer.stop()
@@ -116,7 +116,7 @@ async def joined(watched: Watched) -> None:
 
 async def fetch_forever(consumer: AIOKafkaConsumer) -> None:
     while True:
-        await fetches.fetch(consumer, fetches.Wanted(), 0.1, 1)
+        await fetches.fetch(consumer, fetches.PartitionsToFetch(), 0.1, 1)
 
 
 async def test_a_join_that_succeeds_has_no_failure(broker: Broker, topic: str) -> None:

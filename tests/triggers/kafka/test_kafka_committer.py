@@ -117,7 +117,7 @@ async def test_commits_of_many_partitions_are_sent_in_requests_that_a_broker_can
     assert await committer.commit(partitions, 5)
     assert [len(commit) for commit in consumer.commits] == [3, 3, 3]
     told = {tp.partition: decoded(text) for commit in consumer.commits for tp, text in commit.items()}
-    assert told == {partition.partition: partition.checkpoint for partition in partitions}
+    assert told == {partition.key.partition: partition.checkpoint for partition in partitions}
 
 
 async def test_commits_wait_for_each_other(consumer: Consumer, committer: Committer) -> None:

@@ -108,7 +108,7 @@ async def test_what_a_failed_fetch_has_dropped_of_other_partitions_is_fetched_ag
     fetching = Fetching(
         consumer, assignment, assignment, settings, LeaderEpochs(lambda: None), lambda _: None
     )
-    await fetching._mend(NodeNotReadyError())
+    await fetching._recover(NodeNotReadyError())
     assert sought == {TP: 5, TopicPartition("t", 1): 8}
 
 
@@ -118,12 +118,12 @@ async def test_a_partition_that_is_halted_or_full_is_fetched_no_more(tmp_path: P
         trigger = fed_by_hand(b)
         partition = assign(b, trigger)
         b.feed(partition, records(0, 12))
-        await until(lambda: len(partition.unacked) == 12)
-        assert trigger.room(partition.key) == 4  # what fits, as all else waits for acks
-        assert TP in trigger._wanted
+        await until(lambda: len(partition.awaiting_ack) == 12)
+        assert trigger.items_of(partition.key) == 4  # what fits, as all else waits for acks
+        assert TP in trigger._to_fetch
         partition.lane.become(PartitionState.HALTED)
-        assert trigger.room(partition.key) == 0
-        assert TP not in trigger._wanted
+        assert trigger.items_of(partition.key) == 0
+        assert TP not in trigger._to_fetch
 
 
 @pytest.mark.parametrize(("are_chunks", "at_workers"), [(False, 0), (True, 2000)])
@@ -163,10 +163,10 @@ async def test_a_record_that_runs_for_long_pauses_the_fetch_of_its_partition_unt
         b.feed(partition, records(0, 1))
         await until(lambda: b.lines() == ["0"])
         DispatchMonitor(b.dispatcher, metrics).look()
-        assert TP not in trigger._wanted
+        assert TP not in trigger._to_fetch
         (tmp_path / "go").touch()
         await b.settled(partition, 1)
-        assert TP in trigger._wanted
+        assert TP in trigger._to_fetch
 
 
 async def test_a_rebalance_that_meets_a_stop_waits_for_its_last_commit(tmp_path: Path) -> None:

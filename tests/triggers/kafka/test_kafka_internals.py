@@ -36,7 +36,7 @@ async def assigned_consumer(broker: Broker, topic: str) -> AsyncIterator[AIOKafk
         await consumer.stop()
 
 
-async def something(consumer: AIOKafkaConsumer, wanted: fetches.Wanted) -> fetches.Records:
+async def something(consumer: AIOKafkaConsumer, wanted: fetches.PartitionsToFetch) -> fetches.Records:
     """Fetch until there is something."""
     async with asyncio.timeout(120):
         while not (fetched := await fetches.fetch(consumer, wanted, 5, max_records=100)):
@@ -46,20 +46,20 @@ async def something(consumer: AIOKafkaConsumer, wanted: fetches.Wanted) -> fetch
 
 async def test_a_fetch_gives_only_what_is_wanted(broker: Broker, topic: str) -> None:
     async with assigned_consumer(broker, topic) as consumer:
-        wanted = fetches.Wanted({TopicPartition(topic, 1)})
+        wanted = fetches.PartitionsToFetch({TopicPartition(topic, 1)})
         fetched = await something(consumer, wanted)
         assert {tp.partition: len(records) for tp, records in fetched.items()} == {1: 10}
 
 
 async def test_nothing_wanted_is_nothing_fetched(broker: Broker, topic: str) -> None:
     async with assigned_consumer(broker, topic) as consumer:
-        assert await fetches.fetch(consumer, fetches.Wanted(), 0.5, max_records=100) == {}
+        assert await fetches.fetch(consumer, fetches.PartitionsToFetch(), 0.5, max_records=100) == {}
 
 
 async def test_waking_a_fetch_makes_it_look_at_what_is_wanted_now(broker: Broker, topic: str) -> None:
     async with assigned_consumer(broker, topic) as consumer:
         internals.tune(consumer, retry_seconds=1)
-        wanted = fetches.Wanted({TopicPartition(topic, 0)})
+        wanted = fetches.PartitionsToFetch({TopicPartition(topic, 0)})
         await something(consumer, wanted)  # now partition 1 lies unread
         waiting = asyncio.create_task(fetches.fetch(consumer, wanted, 600, max_records=100))
         await asyncio.wait([waiting], timeout=0.3)
@@ -125,9 +125,9 @@ async def test_requests_wait_for_what_is_held_and_are_sent_when_it_is_let_go(
     consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
     await consumer.start()
     fetch_requests.limit(consumer, budget)
-    assert undecoded_fetch.count(consumer, budget.hold)
+    assert undecoded_fetch.fetch_counted(consumer, budget.hold)
     consumer.assign([TopicPartition(topic, partition) for partition in range(8)])
-    everything = fetches.Wanted(consumer.assignment())
+    everything = fetches.PartitionsToFetch(consumer.assignment())
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
         for partition in range(4):
             await producer.send_and_wait(topic, b"x", partition=partition)
@@ -212,7 +212,7 @@ async def test_a_commit_that_nobody_waits_for_any_more_fails_silently(
 ) -> None:
     async with assigned_consumer(broker, topic) as consumer:
         tell_partitions_apart(consumer)
-        await something(consumer, fetches.Wanted({TopicPartition(topic, 0)}))
+        await something(consumer, fetches.PartitionsToFetch({TopicPartition(topic, 0)}))
         send, is_asked, may_answer = consumer._coordinator._send_req, asyncio.Event(), asyncio.Event()
 
         async def answer(request: object) -> object:

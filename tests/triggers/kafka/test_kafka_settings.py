@@ -9,7 +9,7 @@ from function_files import FULL, KINDS, SPECS, load_changed
 from kafka_settings import AUTHORITY, KEY, PEM, changed, loaded, nested, notices_of
 
 from headrace.runtime.config.delivery_policy import AckMode, BatchPolicy, DeliveryPolicy
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.partitions.flow_control import FlowLimit
 from headrace.runtime.settings.declare import DeclaredSetting, settings_of
 from headrace.triggers.kafka.settings.model import KafkaSettings

@@ -28,6 +28,13 @@ def tokens() -> Iterator[TokenServer]:
         yield server
 
 
+def _provider(sign_in: OauthSignIn) -> ClientCredentials:
+    """What one of aiokafka's clients is given to ask for tokens."""
+    provider = sign_in.client_options()["sasl_oauth_token_provider"]
+    assert isinstance(provider, ClientCredentials)
+    return provider
+
+
 def _sign_in(server: TokenServer, **changes: Any) -> OauthSignIn:
     return OauthSignIn(**{
         "client_id": "ada", "client_secret": "s3cret word+", "token_url": server.url, "scopes": ("a", "b"),
@@ -36,7 +43,7 @@ def _sign_in(server: TokenServer, **changes: Any) -> OauthSignIn:
 
 
 def test_the_name_and_the_secret_go_into_a_header_and_scopes_into_a_field(tokens: TokenServer) -> None:
-    token = asyncio.run(ClientCredentials(_sign_in(tokens)).token())
+    token = asyncio.run(_provider(_sign_in(tokens)).token())
     assert token.count(".") == 2
     ((header, fields),) = tokens.asked
     assert header.startswith("Basic ")
@@ -45,7 +52,7 @@ def test_the_name_and_the_secret_go_into_a_header_and_scopes_into_a_field(tokens
 
 def test_a_server_that_refuses_the_header_gets_fields(tokens: TokenServer) -> None:
     tokens.takes_header = False
-    asyncio.run(ClientCredentials(_sign_in(tokens, scopes=())).token())
+    asyncio.run(_provider(_sign_in(tokens, scopes=())).token())
     _, (header, fields) = tokens.asked
     assert header == ""
     assert (fields["client_id"], fields["client_secret"]) == (["ada"], ["s3cret word+"])
@@ -57,7 +64,7 @@ def test_a_token_is_kept_until_shortly_before_it_expires(
     tokens: TokenServer, lifetime: float, asked: int
 ) -> None:
     tokens.lifetime_seconds = lifetime
-    provider = ClientCredentials(_sign_in(tokens))
+    provider = _provider(_sign_in(tokens))
 
     async def twice() -> None:
         await provider.token()
@@ -69,7 +76,7 @@ def test_a_token_is_kept_until_shortly_before_it_expires(
 
 def test_what_the_token_server_refuses_is_said_without_the_secret(tokens: TokenServer) -> None:
     with pytest.raises(TokenRefusedError, match=r"refuses a token \(401\): check sasl\.oauth") as raised:
-        asyncio.run(ClientCredentials(_sign_in(tokens, client_secret="hunter2")).token())
+        asyncio.run(_provider(_sign_in(tokens, client_secret="hunter2")).token())
     assert "hunter2" not in str(raised.value)
 
 

@@ -12,7 +12,7 @@ from kafka_records import handled, produce
 from replica import lines, write_function
 from worker_bench import until
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.config.trigger_kinds import installed_kinds
 from headrace.runtime.processor.processor import Processor
 from headrace.triggers.kafka import start_offsets

@@ -12,9 +12,8 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import of_records
 from headrace.triggers.kafka.client.topics import TopicDescription
-from headrace.triggers.kafka.group.offsets import GroupOffsets
+from headrace.triggers.kafka.group.offsets import GroupOffsets, GroupTopics
 from headrace.triggers.kafka.log_watcher import LogWatcher
-from headrace.triggers.kafka.start_offsets import GroupTopics
 
 OTHER = PartitionKey("t", 1)
 
@@ -52,17 +51,17 @@ async def test_what_began_by_another_topic_begins_anew_whatever_the_name_stands_
         max_wait_handler_during_rebalance_seconds=5,
     )
     logs = LogWatcher((none, none), settings, assignment, offsets, trigger_metrics())
-    await logs._compare("t", TopicDescription("new", 2, frozenset()))
-    await logs._compare("t", TopicDescription(known if known == "old" else "new", 2, frozenset()))
+    await logs._follow_topic("t", TopicDescription("new", 2, frozenset()))
+    await logs._follow_topic("t", TopicDescription(known if known == "old" else "new", 2, frozenset()))
     assert len(assignment.restarts) == (known == "new"), "the first broker may have lagged behind"
     if known == "old":
         for _ in range(2):
-            await logs._compare("t", TopicDescription("new", 2, frozenset()))
+            await logs._follow_topic("t", TopicDescription("new", 2, frozenset()))
     outdated = {KEY, OTHER} if known == "old" else {KEY}
     assert assignment.restarts == [(dict.fromkeys(outdated, Checkpoint(0)), {KEY: "new", OTHER: "new"})]
     assert offsets.topics.gone == ({"old"} if known == "old" else set())
     for topic_id in ("new", *offsets.topics.gone):  # a broker may lag behind
-        await logs._compare("t", TopicDescription(topic_id, 2, frozenset()))
+        await logs._follow_topic("t", TopicDescription(topic_id, 2, frozenset()))
     assert len(assignment.restarts) == 1
 
 
@@ -90,12 +89,12 @@ async def test_what_is_said_twice_to_be_out_of_range_goes_on_once() -> None:
     logs = LogWatcher((consumer, none), settings, assignment, GroupOffsets(none, none, "g"), metrics)
     said = [[7], []]
     logs.on_out_of_range({TopicPartition(*KEY): 7})
-    await logs._end_lost()
-    await logs._end_lost()
+    await logs._resume_lost()
+    await logs._resume_lost()
     assert gone_on == [50]
     assert said == [[]], "the second time nothing was left to ask for"
     said = [[20], []]
     logs.on_out_of_range({TopicPartition(*KEY): 7})
-    await logs._end_lost()
-    await logs._end_lost()
+    await logs._resume_lost()
+    await logs._resume_lost()
     assert gone_on == [50, 50, 50], "it is elsewhere by now"

@@ -9,8 +9,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, SaslAuthenticationFailed
 
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport
-from headrace.runtime.wire.produce import WAITING, Message
+from headrace.runtime.wire.produce import WAITING, DeliveryReport, Message
 from headrace.triggers.kafka.produce import output_producer
 from headrace.triggers.kafka.produce.output_producer import OutputProducer
 

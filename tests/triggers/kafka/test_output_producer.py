@@ -19,8 +19,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from worker_bench import until
 
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport
-from headrace.runtime.wire.produce import WAITING, Message
+from headrace.runtime.wire.produce import WAITING, DeliveryReport, Message
 from headrace.triggers.kafka.produce import cluster, output_producer
 from headrace.triggers.kafka.produce.output_producer import OutputProducer
 

@@ -5,8 +5,7 @@ from functools import partial
 
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport
-from headrace.runtime.wire.produce import Message
+from headrace.runtime.wire.produce import DeliveryReport, Message
 from headrace.triggers.kafka.produce.packing import MessageBatch, Waiting, pack
 
 BATCH_BYTES = 1000

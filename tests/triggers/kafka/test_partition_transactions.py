@@ -24,9 +24,8 @@ from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.producer import discard, start_producer
 from headrace.runtime.kafka.topics import create_topics
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport, Outgoing
 from headrace.runtime.streams.offset_store import TextTooLongError
-from headrace.runtime.wire.produce import WAITING, Message
+from headrace.runtime.wire.produce import WAITING, DeliveryReport, Message, Outgoing
 from headrace.triggers.kafka.client.commits import Commit, fetch_commits
 from headrace.triggers.kafka.client.internals import is_member
 from headrace.triggers.kafka.group.transactional_offsets import TransactionalOffsets
@@ -43,9 +42,11 @@ class Said:
         self.told: list[tuple[str, DeliveryReport]] = []
 
     def __call__(self, *values: str, topic: str = "") -> list[Outgoing]:
-        return [(Message(topic or self._topic, it.encode()), partial(self._tell, it)) for it in values]
+        return [
+            (Message(topic or self._topic, it.encode()), partial(self._fail_or_wait, it)) for it in values
+        ]
 
-    def _tell(self, value: str, written: DeliveryReport) -> None:
+    def _fail_or_wait(self, value: str, written: DeliveryReport) -> None:
         self.told.append((value, written))
 
     @property

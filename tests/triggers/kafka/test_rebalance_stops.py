@@ -14,7 +14,7 @@ from joining_replicas import WAITS, WRITES, last_words, only_once
 from kafka_records import group_offsets, handled, produce
 from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.config.trigger_kinds import installed_kinds
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.processor.processor import Processor
@@ -82,7 +82,7 @@ async def test_a_stop_does_not_wait_for_an_assignment_that_is_still_read(
         is_reading.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(kafka, "read_starts", read_starts)
+    monkeypatch.setattr(kafka, "read_start_offsets", read_starts)
     monkeypatch.setattr(assignment, "_COMMIT_TIMEOUT_SECONDS", 600.0)
     monkeypatch.setattr(trigger, "_LEAVE_TIMEOUT_SECONDS", 600.0)
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])

@@ -14,7 +14,8 @@ from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText
 from headrace.triggers.kafka import start_offsets as kafka_start
 from headrace.triggers.kafka.client.commits import Commit, fetch_commits
 from headrace.triggers.kafka.client.topics import TopicDescription
-from headrace.triggers.kafka.start_offsets import GroupTopics
+from headrace.triggers.kafka.group import offsets as group_offsets
+from headrace.triggers.kafka.group.offsets import GroupTopics
 
 TOPIC, OTHER = "t", "other"
 NEVER_SEEN = GroupTopics()
@@ -63,7 +64,7 @@ async def read(  # noqa: PLR0917  # what a start depends on
     settings: Any = SimpleNamespace(consumer_group="g", topics=[TOPIC], initial_offset=initial_offset)
     tps = [TopicPartition(topic, number) for number in assigned]
     group: Any = SimpleNamespace(topics=before, read=commits, given_id=lambda _: None)
-    return await kafka_start.read_starts(broker, broker, settings, tps, group)
+    return await kafka_start.read_start_offsets(broker, broker, settings, tps, group)
 
 
 async def starts(
@@ -161,7 +162,7 @@ async def test_a_broker_that_lags_behind_does_not_bring_back_a_topic_that_is_gon
     topics = before.with_anew(TOPIC, "topic9")
     assert not topics.is_made_anew(TOPIC, "topic0")
     new = Broker(4, {0: commit(Checkpoint(50), topic_id="topic9")})
-    monkeypatch.setattr(kafka_start, "_RETRY_SECONDS", 0)
+    monkeypatch.setattr(group_offsets, "_RETRY_SECONDS", 0)
     reading = asyncio.create_task(read(monkeypatch, new, [0], "earliest", topics))
     await asyncio.wait([reading], timeout=0.1)
     assert not reading.done()

@@ -39,9 +39,15 @@ def api() -> WebApi:
 
 
 @pytest.fixture
-def offsets(api: WebApi) -> ShardOffsets:
+def recreated() -> list[PartitionKey]:
+    """Shards that a commit has found made anew."""
+    return []
+
+
+@pytest.fixture
+def offsets(api: WebApi, recreated: list[PartitionKey]) -> ShardOffsets:
     client: Any = api
-    return ShardOffsets(client, StreamPath.parse("bigdata/s"), "g", lambda: 1)
+    return ShardOffsets(client, StreamPath.parse("bigdata/s"), "g", lambda: 1, recreated.append)
 
 
 async def test_a_commit_never_takes_the_place_of_one_that_is_further(
@@ -61,10 +67,9 @@ async def test_a_commit_of_what_the_shard_has_not_is_refused(api: WebApi, offset
 
 
 async def test_a_shard_that_was_made_anew_takes_no_commit_of_the_one_before(
-    api: WebApi, offsets: ShardOffsets
+    api: WebApi, offsets: ShardOffsets, recreated: list[PartitionKey]
 ) -> None:
-    heard: list[PartitionKey] = []
-    offsets.on_another = heard.append
+
     state = await offsets.read(KEY.partition)
     assert state is not None
     offsets.expect({KEY: state})
@@ -72,5 +77,5 @@ async def test_a_shard_that_was_made_anew_takes_no_commit_of_the_one_before(
     api.shard[INODE] = 8
     with pytest.raises(CommitRefusedError, match="made anew"):
         await offsets.write({KEY: (10, "")}, {})
-    assert heard == [KEY]
+    assert recreated == [KEY]
     assert DONE not in api.shard

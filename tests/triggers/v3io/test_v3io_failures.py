@@ -191,7 +191,7 @@ async def test_a_commit_of_others_that_is_further_is_never_moved_back(
     async with running(scene.folder):
         await scene.until_committed(5)
         async with client_of(scene) as client:
-            path, name = place_of(scene).beside(0), sequence_attribute("g")
+            path, name = place_of(scene).item_path(0), sequence_attribute("g")
             await put_attributes(client, path, {name: 100}, "__obj_type == 3")
         await scene.put(5)
         await until(lambda: len(written(scene.folder)) == 10)
@@ -211,7 +211,7 @@ async def test_a_group_whose_name_is_no_attribute_commits_under_another(
     assert "keeps its offsets as my_x2d_consumer_x2d_group" in caplog.text
     async with client_of(scene) as client:
         name = sequence_attribute("my-consumer-group")
-        assert await get_item(client, place_of(scene).beside(0), (name,)) == {name: 5}
+        assert await get_item(client, place_of(scene).item_path(0), (name,)) == {name: 5}
     async with running(scene.folder):
         await scene.put(1)
         await until(lambda: written(scene.folder) == list(range(6)))
@@ -234,7 +234,7 @@ async def test_a_key_that_is_not_the_servers_is_a_line(tmp_path: Path) -> None:
 async def test_a_state_that_nobody_can_read_is_named_and_waited_for(scene: ShardScene) -> None:
     await scene.create()
     scene.write(WRITES)
-    path = place_of(scene).beside("g-state.json")
+    path = place_of(scene).item_path("g-state.json")
     async with client_of(scene) as client:
         await put_attributes(client, path, {"state": "{"}, "not(exists(state))")
         await scene.put(1)

@@ -103,7 +103,7 @@ async def test_what_is_done_is_committed_and_a_quiet_interval_writes_nothing(
     await scene.put(10)
     async with running(scene.folder) as it:
         await scene.until_committed(10)
-        store = it.trigger._offsets  # type: ignore[attr-defined]  # the trigger's own
+        store = it.trigger._stream.offsets  # type: ignore[attr-defined]  # the trigger's own
         writes: list[Any] = []
         monkeypatch.setattr(store, "write", lambda *given: writes.append(given))
         await asyncio.sleep(0.3)

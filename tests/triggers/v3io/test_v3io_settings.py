@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from headrace.runtime.config.function import load_function
+from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.errors import ConfigError
 from headrace.triggers.v3io.access import access_of
 from headrace.triggers.v3io.trigger import V3ioTrigger
@@ -52,13 +52,13 @@ def test_defaults_are_nuclios(load: Any) -> None:
 def test_a_url_names_stream_and_group(load: Any) -> None:
     settings = load(url=URL).triggers[0].settings
     assert settings.web_api == "http://v3io-webapi:8081"
-    assert (str(settings.place), settings.topic) == ("bigdata/my/stream", "/my/stream")
+    assert (str(settings.stream), settings.topic) == ("bigdata/my/stream", "/my/stream")
     assert settings.consumer_group == "cg0"
 
 
 def test_a_bare_url_goes_with_attributes(load: Any) -> None:
     settings = load(PLACE, url="v3io-webapi:8081").triggers[0].settings
-    assert (settings.web_api, str(settings.place)) == ("http://v3io-webapi:8081", "bigdata/orders")
+    assert (settings.web_api, str(settings.stream)) == ("http://v3io-webapi:8081", "bigdata/orders")
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_a_url_with_more_than_a_place_is_refused(load: Any, rest: str) -> None:
 
 
 def test_what_is_escaped_in_a_url_and_slashes_too_many_mean_the_same_place(load: Any) -> None:
-    assert str(load(url="http://h/big/my%20a@g").triggers[0].settings.place) == "big/my a"
+    assert str(load(url="http://h/big/my%20a@g").triggers[0].settings.stream) == "big/my a"
     given = {**PLACE, "streamPath": "//a//b/", "onFailure": {"then": "deadLetter", "deadLetterTopic": "c//d"}}
     settings = load(given, url="http://h").triggers[0].settings
-    assert (str(settings.place), str(settings.dead_letter_place)) == ("bigdata/a/b", "bigdata/c/d")
+    assert (str(settings.stream), str(settings.dead_letter_stream)) == ("bigdata/a/b", "bigdata/c/d")
 
 
 def test_a_variable_of_the_platform_does_not_beat_the_file(
@@ -121,7 +121,7 @@ def test_what_does_not_sign_in_gets_a_line(
 
 def test_a_place_in_the_url_beside_attributes_gets_a_line(load: Any) -> None:
     function = load(PLACE, url=URL)
-    assert str(function.triggers[0].settings.place) == "bigdata/orders"
+    assert str(function.triggers[0].settings.stream) == "bigdata/orders"
     assert any("no effect beside the attributes" in line for line in function.notices)
 
 

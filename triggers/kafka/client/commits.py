@@ -23,14 +23,14 @@ _OF_ONE_PARTITION = {UnknownTopicOrPartitionError.errno, TopicAuthorizationFaile
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What the broker holds for one partition of a group."""
+    """A committed offset of one partition of a group, as the broker holds it, with its metadata."""
 
     offset: int
     metadata: str
 
 
 class PartitionsRefusedError(KafkaError):  # type: ignore[misc]  # aiokafka is untyped
-    """Of these the broker took no commit; of all others in the request it did."""
+    """The broker took no commit of these partitions; of all others in the request it did."""
 
     retriable = False
 
@@ -42,23 +42,26 @@ class PartitionsRefusedError(KafkaError):  # type: ignore[misc]  # aiokafka is u
 async def fetch_commits(
     admin: AIOKafkaAdminClient, group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, Commit]:
-    """What the group has committed, of `partitions`; those without a commit are left out.
+    """Return the group's commits of `partitions`, without those that have none. Raises KafkaError.
 
     The admin's own method takes an answer that is an error as a whole (coordinator moved, group loading) for
-    "no commits", and the consumer's drops the metadata. Raises KafkaError.
+    "no commits", and the consumer's drops the metadata.
     """
     by_topic: dict[str, list[int]] = {}
     for tp in partitions:
         by_topic.setdefault(tp.topic, []).append(tp.partition)
+    # Asked each time: a coordinator that was remembered may have moved.
     coordinator = await admin.find_coordinator(group)
     request = OffsetFetchRequest(group, list(by_topic.items()))
     response: Any = await admin._send_request(request, coordinator)  # noqa: SLF001
+    # "No commits" and "ask somebody else" look alike unless the error of the whole answer is read.
     _raise_for(getattr(response, "error_code", 0))
     commits = {}
     for topic, rows in response.topics:
         for partition, offset, metadata, error_code in rows:
             _raise_for(error_code)
             commits[TopicPartition(topic, partition)] = Commit(offset, metadata)
+    # A partition without an answer isn't one without a commit: initialOffset would apply to it.
     if missing := set(partitions) - commits.keys():
         raise UnknownError(f"the broker says nothing about {len(missing)} partitions of group {group}")
     return {tp: commit for tp, commit in commits.items() if commit.offset >= 0}
@@ -82,6 +85,7 @@ def tell_partitions_apart(consumer: AIOKafkaConsumer) -> None:
     async def commit_each(assignment: object, offsets: Mapping[TopicPartition, object]) -> None:
         task = asyncio.current_task()
         assert task is not None
+        # Retrieves the exception, so that asyncio doesn't log it where nobody waits any more.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         request = _OneCommit(coordinator)
         await commit(request, assignment, offsets)
@@ -92,7 +96,7 @@ def tell_partitions_apart(consumer: AIOKafkaConsumer) -> None:
 
 
 class _OneCommit:
-    """Stands for the coordinator while it commits: keeps to itself what is about one partition."""
+    """Stand-in for the coordinator during one commit: takes errors about one partition out of the answer."""
 
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator

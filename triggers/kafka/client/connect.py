@@ -1,4 +1,4 @@
-"""Waiting for a broker, visibly."""
+"""A trigger's clients: their options, and waiting for a broker, visibly."""
 
 import asyncio
 import logging
@@ -18,11 +18,56 @@ from headrace.runtime.kafka.refusals import not_connected, refused, strangers
 from headrace.triggers.kafka.client.errors import explain
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
+logger = logging.getLogger(__name__)
+_RECONNECT_SECONDS = 2.0
 _METADATA_MAX_AGE_SECONDS = 60.0
 
 
+async def connect(
+    settings: KafkaSettings, client_id: str, on_away: Callable[[str], None]
+) -> tuple[AIOKafkaConsumer, AIOKafkaAdminClient]:
+    """Return a consumer that has joined no group yet, and an admin client.
+
+    A broker that doesn't answer is waited for, with an `on_away` each time, and a line whenever there is
+    something else to say; what it refuses raises BrokerError.
+    """
+    access = settings.access
+    common = {"client_id": client_id, **access.client_options()}
+    said = ""
+    while True:
+        # New clients with each try: nothing of a start that has failed is used again.
+        consumer = AIOKafkaConsumer(**common, **consumer_options(settings))
+        admin = AIOKafkaAdminClient(**common)
+        try:
+            with connect_errors() as heard:
+                await start_client(consumer)
+                await start_client(admin)
+        except BaseException as error:
+            # Both, also where only one has started: what is left open would be logged as a leak.
+            await asyncio.gather(consumer.stop(), admin.close(), return_exceptions=True)
+            if not isinstance(error, KafkaError):
+                raise
+            if not isinstance(error, KafkaConnectionError):
+                raise explain(error, settings) from None
+            if (why := refused(heard, access)) is not None:
+                raise explain(why, settings) from None
+            before, said = said, not_connected(heard, access, error)
+            on_away(said)
+            if said != before:
+                logger.warning("%s; trying again every %g s", said, _RECONNECT_SECONDS)
+            await asyncio.sleep(_RECONNECT_SECONDS)
+        else:
+            logger.info("connected to %s", access)
+            for line in strangers(heard, access):
+                logger.warning("%s; another address answers", line)
+            return consumer, admin
+
+
 def consumer_options(settings: KafkaSettings) -> dict[str, Any]:
-    """Everything but where the brokers are and how to get in."""
+    """Return a consumer's arguments, all but where the brokers are and how to get in.
+
+    Here a setting of function.yaml becomes one of aiokafka's.
+    """
     return {
         # With the other protocol the group is ours, and the consumer only fetches.
         "group_id": settings.consumer_group if settings.group_protocol == "classic" else None,
@@ -58,47 +103,3 @@ def _assignor(strategy: str) -> type[AbstractPartitionAssignor]:
         "roundrobin": RoundRobinPartitionAssignor,
     }
     return assignors[strategy]
-
-
-logger = logging.getLogger(__name__)
-
-
-_RECONNECT_SECONDS = 2.0
-
-
-async def connect(
-    settings: KafkaSettings, client_id: str, on_away: Callable[[str], None]
-) -> tuple[AIOKafkaConsumer, AIOKafkaAdminClient]:
-    """A consumer that has joined no group yet, and an admin client.
-
-    A broker that doesn't answer is waited for, with an `on_away` each time, and a line whenever there is
-    something else to say; what it refuses raises BrokerError.
-    """
-    access = settings.access
-    common = {"client_id": client_id, **access.client_options()}
-    said = ""
-    while True:
-        consumer = AIOKafkaConsumer(**common, **consumer_options(settings))
-        admin = AIOKafkaAdminClient(**common)
-        try:
-            with connect_errors() as heard:
-                await start_client(consumer)
-                await start_client(admin)
-        except BaseException as error:
-            await asyncio.gather(consumer.stop(), admin.close(), return_exceptions=True)
-            if not isinstance(error, KafkaError):
-                raise
-            if not isinstance(error, KafkaConnectionError):
-                raise explain(error, settings) from None
-            if (why := refused(heard, access)) is not None:
-                raise explain(why, settings) from None
-            before, said = said, not_connected(heard, access, error)
-            on_away(said)
-            if said != before:
-                logger.warning("%s; trying again every %g s", said, _RECONNECT_SECONDS)
-            await asyncio.sleep(_RECONNECT_SECONDS)
-        else:
-            logger.info("connected to %s", access)
-            for line in strangers(heard, access):
-                logger.warning("%s; another address answers", line)
-            return consumer, admin

@@ -26,14 +26,18 @@ _UNKNOWN = -1
 
 
 class ReadEpoch(NamedTuple):
-    """How far a partition was read in an epoch of its leader."""
+    """An epoch of a partition's leader, and the offset up to which it was read."""
 
     epoch: int
     end: int
 
 
 class LeaderEpochs:
-    """Of what is fetched. Where a new one begins, nothing is taken in before it is settled."""
+    """Epochs of the partitions that are fetched, in which doubt stops them.
+
+    Where a new epoch begins, nothing of the partition is taken in before its log is known not to have been
+    cut.
+    """
 
     def __init__(self, on_doubt: Callable[[], object]) -> None:
         """`on_doubt` is called when one more is doubted."""
@@ -47,28 +51,29 @@ class LeaderEpochs:
         return self._doubted
 
     def fetched(self, tp: TopicPartition, data: bytes | memoryview) -> None:
-        """An answer has come. Within one, a log is what it is: its first batch tells."""
+        """Note the epochs of what has come. Within one answer, a log is what it is: its first batch tells."""
         if (found := _read_in(data)) is None:
             return
         first, last = found
         before = self._read.get(tp)
+        # A later leader may lack what the one before had: whether it does is asked before more is taken in.
         if before is not None and before.epoch < first:
             self._doubted.setdefault(tp, before)  # nothing is taken in meanwhile: the oldest is what was read
             self._on_doubt()
         self._read[tp] = last
 
     def settle(self, tp: TopicPartition) -> None:
-        """It is known how it goes on."""
+        """End the doubt: it is known where the log goes on."""
         self._doubted.pop(tp, None)
 
     def forget(self, tp: TopicPartition) -> None:
-        """Others may read it now."""
+        """Forget a partition that others may read now."""
         self._read.pop(tp, None)
         self._doubted.pop(tp, None)
 
 
 def _read_in(data: bytes | memoryview) -> tuple[int, ReadEpoch] | None:
-    """The first batch's epoch, and how far the last one goes. None without whole batches that say it."""
+    """Return the first batch's epoch, and how far the last one goes; None without batches of format v2."""
     first, last, at = _UNKNOWN, None, 0
     while len(data) - at >= HEADER.size and data[at + _MAGIC_AT] == _MAGIC:
         base, length, epoch, _, _, _, delta, *_ = HEADER.unpack_from(data, at)
@@ -81,7 +86,7 @@ def _read_in(data: bytes | memoryview) -> tuple[int, ReadEpoch] | None:
 
 
 async def end_of_epoch(consumer: AIOKafkaConsumer, tp: TopicPartition, epoch: int) -> int | None:
-    """Where that epoch ends in the log as it is now; None where the broker can't tell. Raises KafkaError."""
+    """Return where that epoch ends in the log now; None where the broker can't tell. Raises KafkaError."""
     client: Any = consumer._client  # noqa: SLF001
     leader = client.cluster.leader_for_partition(tp)
     try:
@@ -95,6 +100,7 @@ async def end_of_epoch(consumer: AIOKafkaConsumer, tp: TopicPartition, epoch: in
         if code:
             error: KafkaError = for_code(code)()
             raise error
+    # Such a broker can't tell, and its logs are taken for what they were.
     except (IncompatibleBrokerVersion, NotImplementedError):  # before Kafka 2.1
         return None
     except KafkaError:
@@ -151,5 +157,5 @@ class _EndRequest(Request[_EndStruct]):  # type: ignore[misc]  # as above
         self._tp, self._epoch = tp, epoch
 
     def build(self, request_struct_class: type[Any]) -> Any:
-        """For the only version that we know."""
+        """Build the request, for the only version that we know."""
         return request_struct_class([(self._tp.topic, [(self._tp.partition, _UNKNOWN, self._epoch)])])

@@ -19,13 +19,13 @@ from headrace.triggers.kafka.settings.model import KafkaSettings
 
 
 def explain(error: BaseException, settings: KafkaSettings) -> BrokerError:
-    """What the broker refused, and the setting to look at."""
+    """Return an error that says what the broker refused, and which setting to look at."""
     kind = RefusedSettingError if isinstance(error, InvalidSessionTimeoutError) else BrokerError
     return kind(refusal(error, settings.access) or _line(error, settings))
 
 
 async def explained(error: BaseException, settings: KafkaSettings, admin: Any) -> BrokerError:
-    """As `explain`, where the broker can still be asked what kind of group it is."""
+    """Return the same as `explain`, after asking the broker of what kind the group is."""
     is_of_kind = isinstance(_unwrapped(error), InconsistentGroupProtocolError)
     if is_of_kind and (why := await why_no_consumers(admin, settings.consumer_group)):
         return BrokerError(why)
@@ -54,18 +54,12 @@ def _line(error: BaseException, settings: KafkaSettings) -> str:
             )
         case TopicAuthorizationFailedError():
             named = [str(it) for it in error.args if isinstance(it, str)]
-            return f"{brokers} does not let this user read {', '.join(named) or topics_of(settings)}"
+            return f"{brokers} does not let this user read {', '.join(named) or settings.all_topics}"
     return f"{brokers} refused: {error!r}"
 
 
-def topics_of(settings: KafkaSettings) -> str:
-    """As the file names them."""
-    pattern = f"topics that match {settings.topic_pattern}" if settings.topic_pattern else ""
-    return ", ".join(filter(None, (*settings.topics, pattern)))
-
-
 def _unwrapped(error: BaseException) -> BaseException:
-    """aiokafka makes some a KafkaError of their repr."""
+    """Return the error itself: aiokafka makes some a KafkaError of their repr."""
     name, _, _ = str(error.args[0] if error.args else "").partition("(")
     kind = getattr(errors, name, None) if type(error) is KafkaError else None
     return kind() if isinstance(kind, type) and issubclass(kind, KafkaError) else error

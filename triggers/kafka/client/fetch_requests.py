@@ -36,9 +36,11 @@ def limit(consumer: AIOKafkaConsumer, budget: FetchBudget) -> None:
 
     def decide_within(assignment: Any) -> tuple[Any, ...]:
         requests, *others = decide(assignment)
+        # The fetcher calls this whenever a request has ended, or data were read.
         budget.close_others(fetcher._in_flight)  # noqa: SLF001
         unread.look()
         granted = list(_granted(requests, budget, unread))
+        # Some requests have to wait: the fetcher is woken once less is held.
         budget.on_let_go = ask_again if len(granted) < len(requests) else None
         return granted, *others
 
@@ -46,7 +48,7 @@ def limit(consumer: AIOKafkaConsumer, budget: FetchBudget) -> None:
 
 
 class _Unread:
-    """What lies unread, by its broker.
+    """Brokers whose data lie unread in the client, and for how long.
 
     A broker gets one request at a time. What that leaves out, as data of it lie unread or have no room, is
     asked for once it is answered: for others' data it must not wait much longer than that takes to be read.
@@ -58,7 +60,7 @@ class _Unread:
         self._came_at: dict[int, float] = {}  # likewise, of all that ever lay there
 
     def look(self) -> None:
-        """Requests are about to be made."""
+        """Note what lies unread now. To be called before requests are made."""
         self._unread.clear()
         for tp, found in self._fetcher._records.items():  # noqa: SLF001
             node = self._fetcher._select_read_replica(tp)  # noqa: SLF001
@@ -66,9 +68,10 @@ class _Unread:
         self._came_at |= self._unread
 
     def wait_ms(self, node: int, most_ms: int, *, lacks_room: bool) -> int:
-        """For a request that leaves these out, and others where they have no room.
+        """Return how long a request may wait at its broker that leaves unread partitions out.
 
-        By how long they have been here: what came just now is soon read, and what lies for long lies longer.
+        By how long their data have been here: what came just now is soon read, and what lies for long lies
+        longer. `lacks_room`: it leaves out others, too, that have no room.
         """
         came_at = (self._came_at if lacks_room else self._unread).get(node, 0.0)
         return min(most_ms, 1 + int((time.monotonic() - came_at) * 1000 / _SHARE))
@@ -77,7 +80,10 @@ class _Unread:
 def _granted(
     requests: Sequence[tuple[int, Any]], budget: FetchBudget, unread: _Unread
 ) -> Iterator[tuple[int, FetchRequest]]:
-    """Those that may be sent now, about the partitions that have room: first those that hold least."""
+    """Yield the requests that may be sent now, about the partitions that have room.
+
+    Those that hold least come first.
+    """
     for done, (node, request) in enumerate(requests):
         terms = budget.terms(node, len(requests) - done)
         if terms is None:
@@ -104,5 +110,6 @@ def _granted(
 def _with_room(topic: str, rows: Sequence[_Row], budget: FetchBudget, terms: RequestTerms) -> list[_Row]:
     held = [(budget.held_of((topic, number)), number, at) for number, at, _ in rows]
     fit = [row for row in held if terms.has_room(row[0]) or budget.needs_more((topic, row[1]))]
+    # A broker fills its answer in the order of the request: whoever holds least comes first.
     fit.sort(key=itemgetter(0))  # the client has shuffled them
     return [(number, at, terms.limit_bytes) for _, number, at in fit]

@@ -1,4 +1,4 @@
-"""Records out of aiokafka's fetcher, with a room for each partition. Reaches into it, pinned to 0.14."""
+"""Records out of aiokafka's fetcher, with a limit for each partition. Reaches into it, pinned to 0.14."""
 
 import asyncio
 import sys
@@ -13,25 +13,25 @@ from aiokafka.structs import ConsumerRecord
 Records: TypeAlias = Mapping[TopicPartition, Sequence[ConsumerRecord]]
 
 
-class Wanted(set[TopicPartition]):
-    """The partitions to fetch from. True even when empty: to aiokafka an empty collection means all."""
+class PartitionsToFetch(set[TopicPartition]):
+    """Partitions to fetch from. True even when empty: to aiokafka an empty collection means all."""
 
     def __bool__(self) -> bool:
-        """Always."""
+        """Return True always."""
         return True
 
 
 async def fetch(
     consumer: AIOKafkaConsumer,
-    wanted: Wanted,
+    partitions: PartitionsToFetch,
     timeout_seconds: float,
     max_records: int,
-    room: Callable[[TopicPartition], int] = lambda _: sys.maxsize,
+    limit_of: Callable[[TopicPartition], int] = lambda _: sys.maxsize,
 ) -> Records:
-    """`getmany`, with a live set: partitions may be added while it waits. And with `room`, records of each.
+    """Return records like `getmany`, of a live set of partitions, and at most `limit_of` each.
 
-    Empty after `timeout_seconds`, and after anything came or `wake` was called while it waited: what to ask
-    for may be different then.
+    Partitions may be added while it waits. Empty after `timeout_seconds`, and after anything came or `wake`
+    was called while it waited: what to ask for may be different then.
 
     The public one copies its partitions to a tuple, and searches that for each partition that has data. It
     limits a fetch as a whole, so the smallest room would limit all partitions. It doesn't notice that the
@@ -41,20 +41,21 @@ async def fetch(
     """
     fetcher: Any = consumer._fetcher  # noqa: SLF001
     consumer._coordinator.check_errors()  # noqa: SLF001
+    # The task has died: its error would never come out of the public method.
     if fetcher._fetch_task.done():  # noqa: SLF001
         fetcher._fetch_task.result()  # noqa: SLF001
     # By hand, because aiokafka's has no `finally`.
-    busy = consumer._subscription.fetch_context()  # noqa: SLF001
-    busy.__enter__()
+    context = consumer._subscription.fetch_context()  # noqa: SLF001
+    context.__enter__()
     try:
         if fetcher._subscriptions.reassignment_in_progress:  # noqa: SLF001
             await fetcher._subscriptions.wait_for_assignment()  # noqa: SLF001
-        records = _drain(fetcher, wanted, max_records, room)
+        records = _drain(fetcher, partitions, max_records, limit_of)
         if not records:
-            await _news(fetcher._create_fetch_waiter(), timeout_seconds)  # noqa: SLF001
+            await _wait_for_data(fetcher._create_fetch_waiter(), timeout_seconds)  # noqa: SLF001
         return records
     finally:
-        busy.__exit__(None, None, None)
+        context.__exit__(None, None, None)
 
 
 def wake(consumer: AIOKafkaConsumer | None) -> None:
@@ -74,7 +75,7 @@ class Unreadable:
 
 
 def unreadable_record(error: BaseException) -> Unreadable | None:
-    """What a fetch was decoding when it raised; None where it wasn't decoding."""
+    """Return the record that a fetch was decoding when it raised; None where it wasn't decoding."""
     tb = error.__traceback__
     while tb is not None:
         decoding = tb.tb_frame.f_locals.get("self")
@@ -86,25 +87,26 @@ def unreadable_record(error: BaseException) -> Unreadable | None:
 
 
 def _drain(
-    fetcher: Any, wanted: Wanted, max_records: int, room: Callable[[TopicPartition], int]
+    fetcher: Any, partitions: PartitionsToFetch, max_records: int, limit_of: Callable[[TopicPartition], int]
 ) -> dict[TopicPartition, Sequence[ConsumerRecord]]:
-    """`Fetcher.fetched_records`, without its wait, and with `room`."""
-    lying = fetcher._records  # noqa: SLF001
+    """Take records like `Fetcher.fetched_records`, without its wait, and with `limit_of`."""
+    fetched = fetcher._records  # noqa: SLF001
     drained: dict[TopicPartition, Sequence[ConsumerRecord]] = {}
-    for tp in list(lying):
-        if tp not in wanted:
+    for tp in list(fetched):
+        if tp not in partitions:
+            # Left undrained, it stays for later. What nobody has any more is dropped.
             if not fetcher._subscriptions.is_assigned(tp):  # noqa: SLF001
-                del lying[tp]
+                del fetched[tp]
             continue
-        found = lying[tp]
-        if not isinstance(found, FetchResult):
+        result = fetched[tp]
+        if not isinstance(result, FetchResult):
             if not drained:  # else by the next call
                 _forget(fetcher, tp)
-                found.check_raise()
+                result.check_raise()
             break
-        limit = min(max_records, room(tp))
-        records = found.getall(limit) if limit > 0 else ()
-        if not found.has_more():
+        limit = min(max_records, limit_of(tp))
+        records = result.getall(limit) if limit > 0 else ()
+        if not result.has_more():
             _forget(fetcher, tp)
         if records:
             drained[tp] = records
@@ -120,8 +122,11 @@ def _forget(fetcher: Any, tp: TopicPartition) -> None:
     fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
 
 
-async def _news(waiter: asyncio.Future[None], timeout_seconds: float) -> None:
-    """Raises what the fetcher was refused. `asyncio.wait` would take records another turn of the loop."""
+async def _wait_for_data(waiter: asyncio.Future[None], timeout_seconds: float) -> None:
+    """Wait for data, or until `timeout_seconds` are over. Raises what the fetcher was refused.
+
+    `asyncio.wait` would take records another turn of the loop.
+    """
     timer = asyncio.get_running_loop().call_later(timeout_seconds, _end_wait, waiter)
     try:
         await waiter

@@ -1,7 +1,8 @@
-"""What other members of a classic group say, which may be any bytes. Reaches into aiokafka, pinned to 0.14.
+"""Garbage from other members of a classic group, borne with. Reaches into aiokafka, pinned to 0.14.
 
-As it is, what the leader can't read of one member fails the join of all, and an assignment that a member
-can't read, or of topics that it doesn't read, ends its consumer.
+Any program may be in the group, and say any bytes. By default, what the leader can't read of one member fails
+the join of all, and an assignment that a member can't read, or of topics that it doesn't read, ends its
+consumer.
 """
 
 import logging
@@ -22,7 +23,7 @@ _VERSION = 0
 
 
 def tolerate_foreign_members(consumer: AIOKafkaConsumer, group: str) -> None:
-    """A foreign member with garbage is given nothing; a foreign leader's is a join that has failed."""
+    """Give foreign members with garbage nothing, and let a foreign leader's garbage be a failed join."""
     coordinator: Any = consumer._coordinator  # noqa: SLF001
     assign, complete = coordinator._perform_assignment, coordinator._on_join_complete  # noqa: SLF001
     said = ""
@@ -39,6 +40,7 @@ def tolerate_foreign_members(consumer: AIOKafkaConsumer, group: str) -> None:
             return await assign(response)
         except (KafkaError, AssertionError):
             raise
+        # This once by the plainest assignor, which looks at nothing but topics.
         except Exception as error:  # sticky: what a member says that it had, or reads, may be odd
             logger.warning("group %s is shared out as by balanceStrategy range, this once (%r)", group, error)
             coordinator._lookup_assignor = lambda _name: RangePartitionAssignor  # noqa: SLF001
@@ -51,6 +53,7 @@ def tolerate_foreign_members(consumer: AIOKafkaConsumer, group: str) -> None:
         try:
             mine, others = readable_assignment(given, consumer.subscription())
         except ValueError as error:
+            # Another rebalance may bring another leader, or a better answer.
             coordinator.request_rejoin()
             raise KafkaError(f"the leader of group {group} gives an assignment that can't be read") from error
         if others:
@@ -63,7 +66,7 @@ def tolerate_foreign_members(consumer: AIOKafkaConsumer, group: str) -> None:
 
 
 def readable_members(members: Collection[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], list[str]]:
-    """Each with what it can be taken to say, which comes last, and the ids of those who say nothing."""
+    """Return each member with what it can be taken to say, and the ids of those who say nothing."""
     found, odd = [], []
     for *who, said in members:
         metadata = _metadata(said)
@@ -75,7 +78,10 @@ def readable_members(members: Collection[tuple[Any, ...]]) -> tuple[list[tuple[A
 
 
 def readable_assignment(given: bytes, topics: Collection[str]) -> tuple[bytes, set[str]]:
-    """What of it is of these topics, and which others there are. No bytes are nothing. Raises ValueError."""
+    """Return what of an assignment is of these topics, and which others are in it. Raises ValueError.
+
+    No bytes are an empty assignment.
+    """
     try:
         rows = ConsumerProtocolMemberAssignment.decode(given or _NOTHING).assignment
         mine = [(topic, [it for it in numbers if it >= 0]) for topic, numbers in rows if topic in topics]
@@ -86,7 +92,10 @@ def readable_assignment(given: bytes, topics: Collection[str]) -> tuple[bytes, s
 
 
 def _metadata(said: bytes | None) -> ConsumerProtocolMemberMetadata | None:
-    """A topic counts once: the range assignor would lose partitions of one that is named twice."""
+    """Return a member's metadata, with each topic once, or None where it can't be read.
+
+    The range assignor would lose partitions of a topic that is named twice.
+    """
     try:
         metadata = ConsumerProtocolMemberMetadata.decode(said)
         topics = dict.fromkeys(topic for topic in metadata.subscription if topic)

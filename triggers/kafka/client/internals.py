@@ -1,4 +1,4 @@
-"""What Headrace touches of a consumer and its group beyond the public API, pinned to 0.14, tested one by one.
+"""Parts of a consumer beyond aiokafka's public API that Headrace touches, pinned to 0.14, tested one by one.
 
 Each function says what happens without it.
 """
@@ -12,19 +12,9 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
-    GroupAuthorizationFailedError,
-    GroupCoordinatorNotAvailableError,
-    GroupLoadInProgressError,
-    IllegalGenerationError,
-    InconsistentGroupProtocolError,
-    InvalidGroupIdError,
-    InvalidSessionTimeoutError,
     KafkaError,
     NoError,
-    NotCoordinatorForGroupError,
     RebalanceInProgressError,
-    UnknownError,
-    UnknownMemberIdError,
     for_code,
 )
 from aiokafka.protocol.group import (
@@ -37,35 +27,14 @@ from aiokafka.protocol.offset import OffsetRequest
 
 from headrace.runtime.wire.lease import now_ns
 
-# Trying again doesn't mend these: the next fetch raises them, with or without `watch_joins`.
-_REFUSED_JOINS = (
-    GroupAuthorizationFailedError,
-    InconsistentGroupProtocolError,
-    InvalidGroupIdError,
-    InvalidSessionTimeoutError,
-)
-
-
-# The group has gone on without this member, and waits for it: try again at once.
-_OVERTAKEN = (RebalanceInProgressError, IllegalGenerationError, UnknownMemberIdError)
-
-
-# As it is with the first groups of a new broker: these pass, mostly within milliseconds.
-_PASSING = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
-
-
 # Answers to a member: a rebalance is for those who are in the group.
 _MEMBER_CODES = (NoError.errno, RebalanceInProgressError.errno)
-
-
 _ASK_FOR_LEADER_SECONDS = 1.0
-
-
 _READ_SECONDS = 0.002
 
 
 async def high_watermark(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int:
-    """Where the log ends, open transactions included. Raises KafkaError.
+    """Return where the log ends, open transactions included. Raises KafkaError.
 
     `end_offsets` answers with the last stable offset where the isolation level is read_committed.
     """
@@ -80,7 +49,7 @@ async def high_watermark(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int:
 
 
 def refresh_metadata(consumer: AIOKafkaConsumer) -> None:
-    """Have it look at its topics now: the group's leader rebalances when their partitions have changed.
+    """Have the consumer look at its topics now: the group's leader rebalances when partitions were added.
 
     By itself it looks once in `metadata_max_age_ms`.
     """
@@ -106,6 +75,7 @@ def tune(consumer: AIOKafkaConsumer, retry_seconds: float) -> None:
 
     def paced(assignment: object) -> Any:
         nonlocal asked_at
+        # Ended in this very turn, and still counted as open: without this the fetcher would sleep over it.
         open_count = sum(not task.done() for task in fetcher._pending_tasks)  # noqa: SLF001
         if len(fetcher._in_flight) > open_count:  # noqa: SLF001
             loop.call_soon(fetcher._notify, fetcher._wait_consume_future)  # noqa: SLF001
@@ -130,6 +100,7 @@ def watch_session(consumer: AIOKafkaConsumer, on_renewed: Callable[[int, bool], 
     send = coordinator._send_req  # noqa: SLF001
 
     async def watched(request: object) -> Any:
+        # Before it is sent: the broker counts the session from when it got the request, or later.
         sent_ns = now_ns()
         response = await send(request)
         is_about_membership = isinstance(request, HeartbeatRequest | JoinGroupRequest | SyncGroupRequest)
@@ -141,7 +112,7 @@ def watch_session(consumer: AIOKafkaConsumer, on_renewed: Callable[[int, bool], 
 
 
 def generation(consumer: AIOKafkaConsumer) -> int:
-    """The group generation that this member is in; below 0 once the membership is lost.
+    """Return the group generation that this member is in; below 0 once the membership is lost.
 
     A lost membership has no callback of its own: it comes as a revoke like any other.
     """
@@ -157,10 +128,10 @@ async def is_member(consumer: AIOKafkaConsumer) -> bool:
 
 
 async def stop(consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient) -> None:
-    """`consumer.stop()`, also amid a join, which only another connection can end. To be bounded by a timeout.
+    """Stop the consumer, also amid a join, which only another connection can end. Bound it by a timeout.
 
-    By itself it would wait until the whole group has joined; a newcomer would then be given partitions, and
-    keep them until its session ends.
+    By itself `consumer.stop()` would wait until the whole group has joined; a newcomer would then be given
+    partitions, and keep them until its session ends.
     """
     coordinator: Any = consumer._coordinator  # noqa: SLF001
     is_joining = coordinator._performed_join_prepare  # noqa: SLF001
@@ -168,6 +139,7 @@ async def stop(consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient) -> None:
     try:
         if is_joining and coordinator.member_id:
             with contextlib.suppress(KafkaError):
+                # By the admin's connection: on the consumer's own, this would wait behind the join.
                 node = await admin.find_coordinator(coordinator.group_id)
                 await admin._send_request(  # noqa: SLF001
                     LeaveGroupRequest(coordinator.group_id, coordinator.member_id), node
@@ -177,102 +149,11 @@ async def stop(consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient) -> None:
         stopping.cancel()
 
 
-def watch_joins(
-    consumer: AIOKafkaConsumer,
-    backoff_seconds: float,
-    on_failures: Callable[[int, KafkaError], None],
-    on_joined: Callable[[], None],
-) -> None:
-    """Tell of each failed join (how many in a row, the last error), and try again after `backoff_seconds`.
-
-    To be called before `subscribe`. By default joins fail silently and are tried again after 0.1 s, and an
-    answer that aiokafka doesn't expect (the group is full) ends the consumer instead.
-    """
-    coordinator: Any = consumer._coordinator  # noqa: SLF001
-    watch = _JoinWatch(coordinator, backoff_seconds, on_failures, on_joined)
-    coordinator._send_req = watch.send  # noqa: SLF001
-    coordinator._do_rejoin_group = watch.join  # noqa: SLF001
-
-
-class _JoinWatch:
-    """Stands around two methods of a group coordinator: one join, and the requests that it is made of."""
-
-    def __init__(
-        self,
-        coordinator: Any,
-        backoff_seconds: float,
-        on_failures: Callable[[int, KafkaError], None],
-        on_joined: Callable[[], None],
-    ) -> None:
-        self._closing: asyncio.Future[None] = coordinator._closing  # noqa: SLF001
-        self._send = coordinator._send_req  # noqa: SLF001
-        self._join = coordinator._do_rejoin_group  # noqa: SLF001
-        self._backoff_seconds = backoff_seconds
-        self._on_failures = on_failures
-        self._on_joined = on_joined
-        self._failures = 0
-        self._errors: list[KafkaError] = []  # of the join under way
-        self._failed_at = 0.0
-        self._passing_since: float | None = None
-
-    async def send(self, request: object) -> Any:
-        """Any request to the coordinator; notes how joins and syncs went, which `join` doesn't hear."""
-        if not isinstance(request, JoinGroupRequest | SyncGroupRequest):
-            return await self._send(request)
-        if self._closing.done():
-            raise KafkaError("the consumer is closing")
-        try:
-            response = await self._send(request)
-        except KafkaError as error:
-            self._note(error)
-            raise
-        if code := response.error_code:
-            kind = for_code(code)
-            self._note(UnknownError(f"code {code}") if kind is UnknownError else kind())
-        return response
-
-    def _note(self, error: KafkaError) -> None:
-        self._errors.append(error)
-        self._failed_at = asyncio.get_running_loop().time()
-
-    async def join(self, subscription: Any) -> bool:
-        """One try. A join that is overtaken by another rebalance counts as failed, and is repeated at once.
-
-        A member id to join with (MemberIdRequired) is no failure: aiokafka asks again by itself. Nor is a
-        coordinator that moves or loads, for as long as one wait would take.
-        """
-        self._errors.clear()
-        try:
-            is_joined = bool(await self._join(subscription))
-        except _REFUSED_JOINS:
-            raise
-        except KafkaError as error:
-            is_joined = False
-            if not self._errors:
-                self._note(error)
-        if is_joined:
-            self._failures = 0
-            self._passing_since = None
-            self._on_joined()
-        elif self._errors and subscription.active and not self._closing.done():
-            await self._failed(subscription, self._errors[-1])
-        return is_joined
-
-    async def _failed(self, subscription: Any, error: KafkaError) -> None:
-        """Tell, and wait where that may help. aiokafka has waited a little already."""
-        if isinstance(error, _PASSING):
-            self._passing_since = self._passing_since or self._failed_at
-            if self._failed_at < self._passing_since + self._backoff_seconds:
-                return
-        self._failures += 1
-        self._on_failures(self._failures, error)
-        if not isinstance(error, _OVERTAKEN):
-            seconds = self._failed_at + self._backoff_seconds - asyncio.get_running_loop().time()
-            await asyncio.wait([self._closing, subscription.unsubscribe_future], timeout=max(0, seconds))
-
-
 def rebind_globals(method: FunctionType, owner: object, **others: object) -> MethodType:
-    """`method`, bound to `owner`, for which some global names stand for `others`; nobody else notices."""
+    """Return `method`, bound to `owner`, with some global names standing for `others`.
+
+    So a method of aiokafka's uses other classes for one object only; nobody else notices.
+    """
     names = {**method.__globals__, **others}
     copy = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
     copy.__kwdefaults__ = method.__kwdefaults__

@@ -1,4 +1,4 @@
-"""A sign-in that was taken once and is refused now: said, and tried again less and less often."""
+"""Sign-ins that were taken once and are refused now: reported, and tried again less and less often."""
 
 import logging
 import time
@@ -19,7 +19,7 @@ _MAX_SECONDS = 30.0
 
 
 class SignInWatch:
-    """All connections that clients of a trigger, or an output, make once they have started.
+    """Watch over all connections that clients of a trigger, or an output, make after their start.
 
     A client tries again whenever it has something to send, and tells its log only: brokers lock out whoever
     asks too often, and all that one would hear is that commits fail.
@@ -31,15 +31,19 @@ class SignInWatch:
         self._wait_seconds = 0.0
         self._next_at = 0.0
         self.problem = ""
-        """What is refused now, as one line."""
+        """The refusal that stands now, as one line for `/ready`; empty if there is none."""
 
     def watch(self, client: Any) -> None:
-        """From now on. Reaches into aiokafka, pinned to 0.14; without what it looks for it does nothing."""
+        """Watch a client's new connections from now on.
+
+        Reaches into aiokafka, pinned to 0.14; without what it looks for it does nothing.
+        """
         method = getattr(AIOKafkaClient, "_get_conn", None)
         if isinstance(method, FunctionType) and "create_conn" in method.__code__.co_names:
             client._get_conn = rebind_globals(method, client, create_conn=self._connect)  # noqa: SLF001
 
     async def _connect(self, *where: object, **how: object) -> Any:
+        # Brokers lock out whoever signs in too often: until the next try no connection is made at all.
         if time.monotonic() < self._next_at:
             raise KafkaConnectionError(self.problem)
         try:

@@ -10,11 +10,13 @@ from aiokafka.consumer.subscription_state import TopicPartitionState
 def resubscribe(consumer: AIOKafkaConsumer, names: Collection[str]) -> bool:
     """Read these topics from now on, by a rebalance that begins now where one is needed.
 
-    False amid a join: its answer may still name the topics of before, and would end the consumer. Nothing
-    has been done then. `consumer.subscribe` would drop the assignment at once, under handlers that run and
-    with commits to make.
+    Return False amid a join, with nothing done: its answer may still name the topics of before, and would end
+    the consumer. `consumer.subscribe` would drop the assignment at once, under handlers that run and with
+    commits to make.
     """
     coordinator, subscription = consumer._coordinator, consumer._subscription.subscription  # noqa: SLF001
+    # The leader has shared out the topics of before: its answer would be for topics that are not read any
+    # more.
     if coordinator._performed_join_prepare:  # noqa: SLF001
         return False
     client, before, now = consumer._client, subscription.topics, frozenset(names)  # noqa: SLF001
@@ -27,7 +29,7 @@ def resubscribe(consumer: AIOKafkaConsumer, names: Collection[str]) -> bool:
 
 
 def hurry_topics(consumer: AIOKafkaConsumer) -> None:
-    """Have it ask about other topics at once, even amid an answer about those of before.
+    """Have the consumer ask about changed topics at once, even amid an answer about those of before.
 
     By itself it asks then when its metadata is old again, a minute later by default, and whoever waits for an
     answer (a rebalance, the search for a coordinator) waits for as long.
@@ -49,12 +51,12 @@ def hurry_topics(consumer: AIOKafkaConsumer) -> None:
 
 
 def read_by_hand(consumer: AIOKafkaConsumer) -> None:
-    """Let `place` and `drop` say what is fetched; nothing so far."""
+    """Let `place` and `drop` say what is fetched. Begins with nothing."""
     consumer.assign([])
 
 
 def read_topics(consumer: AIOKafkaConsumer, names: Collection[str]) -> None:
-    """Have `subscription()` name these, whatever of them is placed; and know their leaders.
+    """Have `subscription()` name these topics, and know their leaders, whatever of them is placed.
 
     By itself it names the topics of what it fetches.
     """
@@ -63,7 +65,7 @@ def read_topics(consumer: AIOKafkaConsumer, names: Collection[str]) -> None:
 
 
 def place(consumer: AIOKafkaConsumer, tp: TopicPartition, offset: int, *, is_paused: bool) -> None:
-    """Fetch it from there on, beside what is fetched.
+    """Fetch a partition from an offset on, beside what is fetched.
 
     `consumer.assign` would replace the assignment: what was fetched of all other partitions, and their
     requests under way, would be thrown away.
@@ -83,6 +85,7 @@ def place(consumer: AIOKafkaConsumer, tp: TopicPartition, offset: int, *, is_pau
 def drop(consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition]) -> None:
     """Fetch these no more. What a request under way brings of them is thrown away."""
     assignment: Any = consumer._subscription.subscription.assignment  # noqa: SLF001
+    # In place: a new assignment object would throw away what was fetched of all others.
     assignment._topic_partitions -= frozenset(partitions)  # noqa: SLF001
     for tp in partitions:
         if (state := assignment.state_value(tp)) is not None:

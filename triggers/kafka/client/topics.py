@@ -37,7 +37,10 @@ _AWAY = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """`id` is the beginning of its id; of its name's checksum where the broker knows no ids (before 2.8)."""
+    """A topic as the broker describes it.
+
+    `id` is the beginning of its id; of its name's checksum where the broker knows no ids (before 2.8).
+    """
 
     id: str
     partition_count: int
@@ -46,7 +49,7 @@ class TopicDescription:
 
 
 async def describe_topics(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[str, TopicDescription]:
-    """Those of `names` that there are. None is made by asking. Raises KafkaError.
+    """Return those of `names` that exist. None is made by asking. Raises KafkaError.
 
     aiokafka's own question has no ids, and lets the broker make what is missing.
     """
@@ -55,13 +58,14 @@ async def describe_topics(admin: AIOKafkaAdminClient, names: Collection[str]) ->
 
 
 async def unwritable_topics(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[str, KafkaError]:
-    """Those of `names` that can't be written to, and why: it isn't there, or not for us. Raises KafkaError.
+    """Return those of `names` that can't be written to, and why: missing, or not for us. Raises KafkaError.
 
     Where the broker makes topics for who writes to them, it makes these.
     """
     found: dict[str, KafkaError] = {}
     for topic in await _ask(admin, names, for_writing=True):
         rights = topic.get("authorized_operations", _NOT_SAID)
+        # Whether it may be written to is said only of topics that this user may see.
         if topic["error_code"] in _AWAY:
             found[topic["topic"]] = for_code(topic["error_code"])()
         elif rights != _NOT_SAID and not rights & _MAY_WRITE:
@@ -70,7 +74,7 @@ async def unwritable_topics(admin: AIOKafkaAdminClient, names: Collection[str]) 
 
 
 async def list_topics(admin: AIOKafkaAdminClient) -> set[str]:
-    """All that this user may see, but for Kafka's own. Raises KafkaError."""
+    """Return all topics that this user may see, but for Kafka's own. Raises KafkaError."""
     return {
         topic["topic"]
         for topic in await _ask(admin, None)
@@ -79,7 +83,7 @@ async def list_topics(admin: AIOKafkaAdminClient) -> set[str]:
 
 
 async def topic_names(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[bytes, str]:
-    """By id, as group coordinators tell of topics. Raises KafkaError."""
+    """Return names by id, as group coordinators tell of topics. Raises KafkaError."""
     topics = await _ask(admin, names)
     return {topic["topic_id"]: topic["topic"] for topic in topics if topic.get("topic_id", _NO_ID) != _NO_ID}
 
@@ -87,7 +91,7 @@ async def topic_names(admin: AIOKafkaAdminClient, names: Collection[str]) -> dic
 async def _ask(
     admin: AIOKafkaAdminClient, names: Collection[str] | None, *, for_writing: bool = False
 ) -> list[dict[str, Any]]:
-    """About all topics where no names are given."""
+    """Describe these topics, or all where no names are given."""
     asked = None if names is None else sorted(names)
     request = _TopicsRequest(asked, for_writing=for_writing)
     response: Any = await admin._send_request(request)  # noqa: SLF001
@@ -98,13 +102,14 @@ def _topic(described: Mapping[str, Any]) -> TopicDescription:
     partitions = described["partitions"]
     leaderless = frozenset(part["partition"] for part in partitions if part["leader"] == _NO_LEADER)
     topic_id = described.get("topic_id", _NO_ID)
+    # Without ids a topic that is made anew can't be told from the one before: its name has to do.
     if topic_id == _NO_ID:
         topic_id = crc32(described["topic"].encode()).to_bytes(16, "little")
     return TopicDescription(shown_id(topic_id), len(partitions), leaderless)
 
 
 def shown_id(topic_id: bytes) -> str:
-    """The beginning of what the broker's own tools show."""
+    """Return the beginning of a topic's id, as the broker's own tools show it."""
     return base64.urlsafe_b64encode(topic_id).decode()[:TOPIC_ID_CHARS]
 
 
@@ -179,7 +184,7 @@ class _TopicsRequest(Request[MetadataRequest_v5 | _Request]):  # type: ignore[mi
         self._for_writing = for_writing
 
     def build(self, request_struct_class: type[Any]) -> Any:
-        """For the highest version that the broker and we know."""
+        """Build the request, for the highest version that the broker and we know."""
         if request_struct_class is not _Request:
             return request_struct_class(self._names, self._for_writing)
         names = self._names

@@ -48,54 +48,53 @@ _ARGUMENTS = (
 )
 
 Hold = Callable[[TopicPartition, int], object]
-"""Counts bytes of a partition for as long as what it returns is kept."""
-
-
+"""A counter of a partition's bytes, for as long as what it returns is kept."""
 OnFetched = Callable[[TopicPartition, bytes | memoryview], object]
-"""Told of what an answer has brought of a partition, before anything of it is read."""
+"""A callback for the bytes that an answer has brought of a partition, before any of it is read."""
 
 
 def _uncounted(_: TopicPartition, __: int) -> None:
-    """Nobody counts."""
+    """Count nothing: the default of `hold`."""
 
 
-def _unheard(_: TopicPartition, __: bytes | memoryview) -> None:
-    """Nobody asks."""
+def _ignored(_: TopicPartition, __: bytes | memoryview) -> None:
+    """Ignore the bytes: the default of `on_fetched`."""
 
 
-def forward(
+def fetch_undecoded(
     consumer: AIOKafkaConsumer,
     hold: Hold = _uncounted,
     max_batch_bytes: int = MAX_BATCH_BYTES,
-    on_fetched: OnFetched = _unheard,
+    on_fetched: OnFetched = _ignored,
 ) -> bool:
-    """Let `consumer` fetch ChunkSlices among ConsumerRecords; whether it does.
+    """Let `consumer` fetch ChunkSlices among ConsumerRecords. Return whether it does.
 
     Where aiokafka looks different inside, nothing is changed.
     """
     batches = partial(_PartitionBatches, hold=hold, max_batch_bytes=max_batch_bytes, on_fetched=on_fetched)
-    return _rename(consumer, MemoryRecords=_FetchedBytes, PartitionRecords=batches)
+    return _rebind_classes(consumer, MemoryRecords=_FetchedBytes, PartitionRecords=batches)
 
 
-def count(
+def fetch_counted(
     consumer: AIOKafkaConsumer,
     hold: Hold = _uncounted,
     max_batch_bytes: int = MAX_BATCH_BYTES,
-    on_fetched: OnFetched = _unheard,
+    on_fetched: OnFetched = _ignored,
 ) -> bool:
-    """Have each answer held for as long as it lies there, where records are decoded here; whether it is.
+    """Have each answer held for as long as it lies there, where records are decoded here.
 
-    By itself aiokafka decompresses without a bound, and its readers trust what batches say.
+    Return whether it is. By itself aiokafka decompresses without a bound, and its readers trust what batches
+    say.
     """
-    return _rename(
+    return _rebind_classes(
         consumer,
         MemoryRecords=partial(FetchedBatches, max_batch_bytes=max_batch_bytes),
         PartitionRecords=partial(_CountedRecords, hold=hold, on_fetched=on_fetched),
     )
 
 
-def _rename(consumer: AIOKafkaConsumer, **others: object) -> bool:
-    """The method that takes in fetched data gets other names for classes that it uses.
+def _rebind_classes(consumer: AIOKafkaConsumer, **others: object) -> bool:
+    """Give the method that takes in fetched data other names for classes that it uses.
 
     Other consumers of this process keep theirs.
     """
@@ -103,6 +102,7 @@ def _rename(consumer: AIOKafkaConsumer, **others: object) -> bool:
     method = getattr(Fetcher, "_proc_fetch_request", None)
     if not isinstance(method, FunctionType) or not _is_as_expected(method):
         return False
+    # Only this fetcher's method: other consumers of the process keep aiokafka's classes.
     fetcher._proc_fetch_request = rebind_globals(method, fetcher, **others)  # noqa: SLF001
     return True
 
@@ -117,7 +117,7 @@ def _is_as_expected(method: FunctionType) -> bool:
 
 
 def pieces(fetched: Sequence[Any]) -> Iterator[Sequence[WireRecord]]:
-    """What a fetch has brought of one partition: ConsumerRecords together, ChunkSlices one by one."""
+    """Split a partition's fetch: ConsumerRecords together, ChunkSlices one by one."""
     for is_slice, run in groupby(fetched, lambda item: isinstance(item, ChunkSlice)):
         if is_slice:
             yield from filter(len, run)  # one may lie below what was asked for
@@ -126,7 +126,7 @@ def pieces(fetched: Sequence[Any]) -> Iterator[Sequence[WireRecord]]:
 
 
 class _Batch(NamedTuple):
-    """Where it lies in what was fetched. `size` is 0 where aiokafka has to decode it.
+    """A batch's place in what was fetched. `size` is 0 where aiokafka has to decode it.
 
     It ends where it begins if its length can't be true: nothing behind it can be found.
     """
@@ -142,7 +142,7 @@ class _Batch(NamedTuple):
 
 
 class _FetchedBytes:
-    """Stands for MemoryRecords: keeps the bytes."""
+    """Stand-in for MemoryRecords that only keeps the bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -153,12 +153,12 @@ class _FetchedBytes:
         return _end_of_batch(self.data, 0) is not None
 
     def size_in_bytes(self) -> int:
-        """Of all, the incomplete end included."""
+        """Return the size of all, the incomplete end included."""
         return self._size
 
 
 class _SafeRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
-    """What was fetched of one partition: an iterator that the fetcher drains.
+    """Records fetched of one partition: an iterator that the fetcher drains.
 
     It has aiokafka's own one, and is in no cycle with it: what is held is let go with this at once, however
     much of it was drained, and not when cycles are found, which may be never where nothing happens.
@@ -173,12 +173,12 @@ class _SafeRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyp
 
     @property
     def next_fetch_offset(self) -> int:
-        """After what was drained."""
+        """The offset after what was drained."""
         offset: int = self._inner.next_fetch_offset
         return offset
 
     def _mix(self) -> None:
-        """From now on some are no records of aiokafka's. Not before: a call for each costs a fifth of all."""
+        """Let UndecodableRecords through. Not from the start: a call for each record costs a fifth of all."""
         plain = MethodType(PartitionRecords._consumer_record, weakref.proxy(self._inner))  # noqa: SLF001
 
         def either(tp: TopicPartition, record: Any) -> Any:
@@ -188,7 +188,7 @@ class _SafeRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyp
 
 
 class _CountedRecords(_SafeRecords):
-    """The same, and its bytes are counted."""
+    """The same records, with their bytes counted."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class _CountedRecords(_SafeRecords):
         records: Any,
         *others: Any,
         hold: Hold = _uncounted,
-        on_fetched: OnFetched = _unheard,
+        on_fetched: OnFetched = _ignored,
     ) -> None:
         super().__init__(tp, records, *others)
         self._held = hold(tp, records.size_in_bytes())
@@ -204,7 +204,7 @@ class _CountedRecords(_SafeRecords):
 
 
 class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
-    """The same, counted and undecoded."""
+    """Batches fetched of one partition, counted and undecoded."""
 
     _records: _FetchedBytes
     next_fetch_offset: int
@@ -217,7 +217,7 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
         *others: Any,
         hold: Hold = _uncounted,
         max_batch_bytes: int = MAX_BATCH_BYTES,
-        on_fetched: OnFetched = _unheard,
+        on_fetched: OnFetched = _ignored,
     ) -> None:
         super().__init__(tp, records, aborted_transactions, *others)
         on_fetched(tp, records.data)
@@ -270,7 +270,10 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
     def _decoded(
         self, data: bytes, aborted: Any = None, isolation_level: int = READ_UNCOMMITTED
     ) -> Iterator[Any]:
-        """One batch: a control batch, one with holes, or one of an older format. Or all, some aborted."""
+        """Decode one batch that can't be forwarded: a control batch, an old format, one with holes.
+
+        Or all batches, some of which were aborted.
+        """
         records = _SafeRecords(
             self._tp,
             FetchedBatches(data, self._max_batch_bytes),
@@ -291,7 +294,7 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
 
 
 def _end_of_batch(data: bytes, at: int) -> int | None:
-    """None where it isn't complete."""
+    """Return where the batch at `at` ends; None where it isn't complete."""
     if len(data) - at < _BEFORE_LENGTH:
         return None
     end = at + _BEFORE_LENGTH + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)

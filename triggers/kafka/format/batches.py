@@ -1,4 +1,4 @@
-"""What a fetch has brought, batch by batch, for a processor that decodes: all formats, nothing of it trusted.
+"""Fetched bytes, batch by batch, for a processor that decodes: all formats, nothing of it trusted.
 
 Stands for aiokafka's MemoryRecords, whose readers decompress without a bound and trust lengths.
 """
@@ -21,11 +21,14 @@ _MAGIC = 2
 
 
 def _nothing() -> None:
-    """Nobody asks."""
+    """Do nothing: the default of `on_undecodable`."""
 
 
 class FetchedBatches:
-    """`data` may end within a batch. One that can't be opened is an UndecodableRecord for each offset."""
+    """Batches in `data`, which may end within one.
+
+    One that can't be opened is an UndecodableRecord an offset.
+    """
 
     def __init__(self, data: bytes, max_batch_bytes: int) -> None:
         self.data = memoryview(data)
@@ -37,7 +40,7 @@ class FetchedBatches:
         """Called before the first UndecodableRecord of each batch."""
 
     def size_in_bytes(self) -> int:
-        """Of all, the incomplete end included."""
+        """Return the size of all, the incomplete end included."""
         return len(self.data)
 
     def has_next(self) -> bool:
@@ -45,10 +48,14 @@ class FetchedBatches:
         return len(self.data) - self._at >= _BEFORE_LENGTH and self._end <= len(self.data)
 
     def next_batch(self) -> Any:
-        """Raises CorruptRecordException where its header can't be true: nothing behind it can be found."""
+        """Return the next batch. Raises CorruptRecordException where its header can't be true.
+
+        Nothing behind such a header can be found.
+        """
         if not self.has_next():
             return None
         batch = self.data[self._at : max(self._end, self._at)]
+        # A length of a batch that is too short for any format is garbage, as is a format that doesn't exist.
         magic = batch[_MAGIC_AT] if len(batch) >= LEAST_BYTES else -1
         if magic not in {0, 1, _MAGIC} or (magic == _MAGIC and len(batch) < HEADER.size):
             raise CorruptRecordException(f"no batch has format {magic} and {len(batch)} bytes")
@@ -64,11 +71,12 @@ class FetchedBatches:
 
 
 class _Batch:
-    """Format v2. Opened when it is read, which is after its checksum was looked at."""
+    """A batch of format v2, opened when it is read, which is after its checksum was looked at."""
 
     def __init__(
         self, data: memoryview, max_batch_bytes: int, position: int, on_undecodable: Callable[[], object]
     ) -> None:
+        # aiokafka's reader is written in C, and trusts lengths.
         # Padded: the reader may look past an end. What is compressed it doesn't read.
         self._batch: Any = DefaultRecordBatch(padded(data))
         self._data = data
@@ -87,7 +95,7 @@ class _Batch:
         return bool(self._batch.validate_crc())
 
     def __iter__(self) -> Iterator[WireRecord]:
-        """No generator: each record would go through it."""
+        """Return an iterator, not a generator: each record would go through it."""
         if not self._batch.attributes & CODEC_MASK:
             return iter(self._batch)
         try:
@@ -100,5 +108,5 @@ class _Batch:
         return iter(DefaultRecordBatch(data))
 
     def __next__(self) -> Any:
-        """The marker in a control batch, which nobody compresses."""
+        """Return the marker in a control batch, which nobody compresses."""
         return next(self._batch)

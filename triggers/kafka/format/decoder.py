@@ -11,7 +11,8 @@ from itertools import islice
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.util import decode_varint
 
-from headrace.runtime.wire.records import Buffer, Headers, SentRecord, WireRecord, encode_headers
+from headrace.runtime.wire.framing import Buffer
+from headrace.runtime.wire.records import Headers, SentRecord, WireRecord, encode_headers
 from headrace.runtime.wire.undecoded import UndecodableRecord
 from headrace.triggers.kafka.format.inflate import BatchTooLargeError, inflate, padded
 
@@ -32,17 +33,18 @@ _HEADER_BYTES = 128  # what a header takes once it is read, about
 def decode(
     data: Buffer, skip: int = 0, *, max_batch_bytes: int = MAX_BATCH_BYTES, must_live: bool = False
 ) -> "ChunkReader":
-    """Of the batches in `data`, which are complete, checked, and no control batches: all but `skip` records.
+    """Return a reader of the batches in `data`, but for the first `skip` records.
 
-    Batches that are skipped are not looked into. What can't be decoded comes as UndecodableRecords, and so
-    does a batch that opens to more than `max_batch_bytes`. Ends where there is no batch. `must_live`: this
-    process may not die of what is in there, which has to be looked at first.
+    They are complete, checked, and no control batches. Batches that are skipped are not looked into. What
+    can't be decoded comes as UndecodableRecords, and so does a batch that opens to more than
+    `max_batch_bytes`. Ends where there is no batch. `must_live`: this process may not die of what is in
+    there, which has to be looked at first.
     """
     return ChunkReader(memoryview(data), skip, max_batch_bytes, must_live)
 
 
 class ChunkReader:
-    """From its beginning to its end, and no further than it is read."""
+    """A reader of one chunk, which decodes no further than it is read."""
 
     def __init__(self, view: memoryview, skip: int, max_batch_bytes: int, must_live: bool) -> None:
         self._take = _Take()
@@ -51,12 +53,13 @@ class ChunkReader:
         self._plain = view if not skip and len(view) < _LARGE_BYTES else None
 
     def __iter__(self) -> Iterator[WireRecord]:
-        """All that is left."""
+        """Yield all records that are left."""
         while records := self.read(_AT_ONCE):
             yield from records
 
     def read(self, count: int) -> list[WireRecord]:
-        """The next ones: fewer than `count` where that is the end."""
+        """Return the next records: fewer than `count` where that is the end."""
+        # Tried once, at the first read: most small chunks end here.
         plain, self._plain = self._plain, None
         if plain is not None and (all_of_it := _read_plain(plain, count)):
             self._steps = iter(())
@@ -68,9 +71,9 @@ class ChunkReader:
 
 
 def _read_plain(view: memoryview, count: int) -> list[WireRecord]:
-    """What most chunks are where few records come, in one step: one batch of `count`, not compressed.
+    """Read in one step what most small chunks are: one uncompressed batch of `count` records.
 
-    Nothing where it is something else, or isn't sound.
+    Return [] where it is something else, or isn't sound.
     """
     if len(view) < HEADER.size:
         return []
@@ -85,7 +88,7 @@ def _read_plain(view: memoryview, count: int) -> list[WireRecord]:
 
 
 class _Take:
-    """What one read has found, of how many that it wants."""
+    """Records that one read has found, and how many it wants."""
 
     def __init__(self) -> None:
         self.found: list[WireRecord] = []
@@ -93,7 +96,10 @@ class _Take:
         self.done = 0  # records of the batch that is read
 
     def all_of(self, records: Iterator[WireRecord]) -> Iterator[None]:
-        """To its end, by code in C: of each record nothing is done here. Pauses where enough are found."""
+        """Take records to the end, by code in C: nothing is done here for each.
+
+        Yields where enough are found.
+        """
         while True:
             before = len(self.found)
             try:
@@ -125,14 +131,16 @@ def _read_batches(
 def _read_batch(
     batch: memoryview, offsets: range, take: _Take, max_batch_bytes: int, must_live: bool
 ) -> Iterator[None]:
-    """As many as there are `offsets`, whatever it holds."""
+    """Take as many records as there are `offsets`, whatever the batch holds."""
     why: Exception = ValueError("its batch has fewer records than it says")
     try:
         data = opened(batch, max_batch_bytes)
+        # Two bytes make a header, and one of aiokafka's takes a hundred: a small batch could take all memory.
         if must_live:
             check_headers(data, max_batch_bytes)
         try:
             yield from take.all_of(islice(DefaultRecordBatch(data), take.done, None))
+        # aiokafka stops at a header's name that isn't UTF-8: the rest of this batch is read here.
         except UnicodeDecodeError:  # the name of a header
             yield from take.all_of(islice(_decode_any_names(data), take.done, None))
     except Exception as error:  # codecs raise what they like
@@ -141,7 +149,7 @@ def _read_batch(
 
 
 def opened(batch: memoryview, max_batch_bytes: int) -> memoryview:
-    """One batch as if it had never been compressed, with zeros behind it: all that aiokafka may read.
+    """Return a batch as if it had never been compressed, with zeros behind it, for aiokafka to read.
 
     Raises BatchTooLargeError, what a codec raises, and ValueError where it has no whole header.
     """
@@ -157,7 +165,7 @@ def opened(batch: memoryview, max_batch_bytes: int) -> memoryview:
 def check_headers(data: memoryview, max_batch_bytes: int) -> None:
     """Raise BatchTooLargeError where the headers of one record take that much: two bytes are enough for one.
 
-    Of a batch that is open. One that isn't large is as large as it looks.
+    For a batch that is open. One that isn't large is as large as it looks.
     """
     if len(data) < _LARGE_BYTES:
         return
@@ -168,7 +176,7 @@ def check_headers(data: memoryview, max_batch_bytes: int) -> None:
 
 
 def _decode_any_names(data: memoryview) -> Iterator[WireRecord]:
-    """One batch that is open. aiokafka takes only UTF-8 for a header's name; any bytes may be one."""
+    """Decode an open batch whose header names are no UTF-8, which aiokafka refuses."""
     first, _, *_, attributes, _, first_ms, last_ms, _, _, _, count = HEADER.unpack_from(data)
     reader = _Reader(data, HEADER.size)
     is_append_time = bool(attributes & APPEND_TIME)
@@ -182,7 +190,7 @@ def _decode_any_names(data: memoryview) -> Iterator[WireRecord]:
 
 
 class _Reader:
-    """Of data with zeros behind it. Raises ValueError at its end, and past it."""
+    """A reader of data with zeros behind it. Raises ValueError at its end, and past it."""
 
     def __init__(self, data: memoryview, at: int) -> None:
         self._data = data
@@ -208,7 +216,7 @@ class _Reader:
         ]
 
     def skip_record(self) -> int:
-        """How many headers it has."""
+        """Skip a record. Return how many headers it has."""
         end = self.number() + self._at
         for _ in range(3):  # attributes, time, offset
             self.number()

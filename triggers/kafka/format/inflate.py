@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import cramjam
 
-from headrace.runtime.wire.records import Buffer
+from headrace.runtime.wire.framing import Buffer
 
 PAD_BYTES = 64
 """Zeros behind all that aiokafka reads: its reader in C may look a few bytes past an end."""
@@ -23,14 +23,14 @@ _SNAPPY = 2
 
 
 class BatchTooLargeError(Exception):
-    """What a batch holds takes more than `maxBatchBytes` once it is decompressed."""
+    """A batch opens to more than `maxBatchBytes`."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(f"it opens to more than maxBatchBytes ({max_bytes}) allows")
 
 
 def inflate(codec: int, packed: Buffer, max_bytes: int, head: Buffer = b"") -> memoryview:
-    """`head`, and behind it what `packed` opens to; zeros lie behind that. Never takes much more memory.
+    """Return `head`, and behind it what `packed` opens to, with zeros behind that. Bounds the memory.
 
     Raises BatchTooLargeError where that is more than `max_bytes`, and what a codec raises.
     """
@@ -45,6 +45,7 @@ def inflate(codec: int, packed: Buffer, max_bytes: int, head: Buffer = b"") -> m
         try:
             end = len(head) + into(packed, memoryview(out)[len(head) : len(head) + size])
         except cramjam.DecompressionError as error:
+            # These codecs need not say how large they get: more room is tried, up to the bound.
             if _NO_ROOM not in str(error):
                 raise
             if size == max_bytes:
@@ -56,7 +57,7 @@ def inflate(codec: int, packed: Buffer, max_bytes: int, head: Buffer = b"") -> m
 
 
 def padded(data: Buffer) -> memoryview:
-    """A copy, with zeros behind it."""
+    """Return a copy with zeros behind it."""
     return memoryview(b"".join((data, bytes(PAD_BYTES))))[: len(data)]
 
 
@@ -67,12 +68,13 @@ def _with_room(head: Buffer, size: int) -> bytearray:
 
 
 def _snappy(packed: Buffer, max_bytes: int, head: Buffer) -> memoryview:
-    """It says how large it gets, in each block."""
+    """Open snappy's blocks, each of which says how large it gets."""
     view = memoryview(packed)
     is_in_blocks = len(view) > len(_XERIAL) and view[: len(_XERIAL)] == _XERIAL
     blocks = list(_blocks(view)) if is_in_blocks else [view]
     size = 0
     for block in blocks:
+        # Summed before anything is opened: many small blocks can open to more than the bound, too.
         size += cramjam.snappy.decompress_raw_len(block)
         if size > max_bytes:
             raise BatchTooLargeError(max_bytes)

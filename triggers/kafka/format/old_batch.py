@@ -26,7 +26,7 @@ _LZ4 = 3
 
 @dataclass(frozen=True, slots=True)
 class OldRecord:
-    """Named as aiokafka's are."""
+    """A record of an old format, with aiokafka's names."""
 
     offset: int
     timestamp: int | None
@@ -38,12 +38,12 @@ class OldRecord:
 
     @property
     def headers(self) -> tuple[()]:
-        """There were none."""
+        """No headers: old formats have none."""
         return ()
 
 
 class OldBatch:
-    """Raises CorruptRecordException, and what a codec raises, where it isn't one."""
+    """A batch of an old format. Raises CorruptRecordException, or what a codec raises, where it isn't one."""
 
     is_control_batch: ClassVar[bool] = False
     is_transactional: ClassVar[bool] = False
@@ -57,7 +57,7 @@ class OldBatch:
         self.next_offset = self._outer.offset + 1
 
     def validate_crc(self) -> bool:
-        """Of the record, or of the set as it was compressed."""
+        """Whether the checksum fits the record, or the set as it was compressed."""
         return zlib.crc32(self._data[_CHECKED_FROM:]) == self._outer.checksum
 
     def __iter__(self) -> Iterator[OldRecord]:
@@ -65,6 +65,7 @@ class OldBatch:
         if not (codec := outer.attributes & _CODEC_MASK):
             yield outer
             return
+        # LZ4 in format v0 has a wrong checksum in its frames, which the codec refuses.
         if outer.value is None or (codec == _LZ4 and not magic):
             raise CorruptRecordException("a set of records that can't be decompressed")
         data = inflate(codec, outer.value, self._max_batch_bytes)
@@ -94,7 +95,7 @@ def _inner(data: memoryview) -> Iterator[OldRecord]:
 
 
 def _read(data: memoryview, at: int) -> tuple[OldRecord, int]:
-    """The record there, and where it ends."""
+    """Return the record at `at`, and where it ends."""
     try:
         header = _HEADERS[data[at + _CHECKED_FROM]]
         offset, length, checksum, _, attributes, *timestamp = header.unpack_from(data, at)

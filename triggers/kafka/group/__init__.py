@@ -1,1 +1,1 @@
-"""A member of a group by the protocol `consumer` (KIP-848): the broker says who has what, in one request."""
+"""How a trigger is in its group: its membership by either of Kafka's protocols, and the group's offsets."""

@@ -1,4 +1,4 @@
-"""A membership by the protocol `classic`: aiokafka's own, in which a rebalance moves all partitions."""
+"""Membership by the protocol `classic`: aiokafka's own, in which a rebalance moves all partitions."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.triggers.kafka.client import internals
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
-from headrace.triggers.kafka.client.failed_joins import FailedJoins
+from headrace.triggers.kafka.client.failed_joins import FailedJoins, watch_joins
 from headrace.triggers.kafka.client.foreign_members import tolerate_foreign_members
 from headrace.triggers.kafka.client.subscriptions import resubscribe
 from headrace.triggers.kafka.group.membership import GroupMembershipListener
@@ -18,7 +18,7 @@ from headrace.triggers.kafka.settings.model import KafkaSettings
 
 
 class ClassicMembership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """Keeps Membership."""
+    """A GroupMembership over aiokafka's coordinator, watched."""
 
     def __init__(
         self,
@@ -36,70 +36,75 @@ class ClassicMembership(ConsumerRebalanceListener):  # type: ignore[misc]  # aio
         self._joins = FailedJoins(
             settings.consumer_group, settings.rebalance_retry_max, backoff_seconds, on_failed_joins
         )
+        # All of these wrap methods of the coordinator, which begins to work with `subscribe`.
         internals.watch_session(consumer, self._renewed)
         tell_partitions_apart(consumer)
         tolerate_foreign_members(consumer, settings.consumer_group)
-        internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
+        watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
 
     @property
     def problem(self) -> str:
-        """FailedJoins that fail."""
+        """Why joins fail; empty where they don't."""
         return self._joins.problem
 
     @property
     def generation(self) -> int | None:
-        """Below 0 once it is lost."""
+        """The generation of the group; below 0 once the membership is lost."""
         return internals.generation(self._consumer)
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """By aiokafka."""
+        """Join the group, by aiokafka."""
         self._consumer.subscribe(topics=sorted(topics), listener=self)
 
     def resubscribe(self, topics: Collection[str]) -> bool:
-        """Not amid a join."""
+        """Read these topics from now on. Return False amid a join."""
         return resubscribe(self._consumer, topics)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """It is assigned by the group."""
+        """Seek a partition, which the group has assigned."""
         self._consumer.seek(tp, offset)
 
     def drop(self, keys: Iterable[PartitionKey]) -> None:
-        """The group will."""
+        """Do nothing: the group takes partitions away."""
 
     async def watch(self) -> None:
-        """What ends it is raised by the next fetch."""
+        """Wait for ever: the next fetch raises what ends the membership."""
         await asyncio.Event().wait()
 
     async def leave(self) -> None:
-        """Also amid a join."""
+        """Leave the group, also amid a join."""
         await internals.stop(self._consumer, self._admin)
 
     def status(self) -> Mapping[str, Any]:
-        """The generation."""
+        """Return the generation."""
         return {"generation": self.generation}
 
     # ---- aiokafka's word for what the group says
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Heartbeats go on while this is awaited."""
+        """Give all back. Heartbeats go on while this is awaited."""
+        # A lost membership comes as a revoke like any other: only its generation, which is below 0, tells.
         await self._owner.on_revoked(None, is_lost=internals.generation(self._consumer) < 0)
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Heartbeats stand still while this is awaited."""
+        """Take what is assigned. Heartbeats stand still while this is awaited."""
         settings = self._settings
         is_idle = settings.delivery == "ranges"
+        # Paused before anything is fetched: with ranges nobody fetches, and `partitions` leaves others alone.
         self._consumer.pause(*(tp for tp in assigned if is_idle or not settings.takes(tp.partition)))
         self._owner.on_assigned([PartitionKey(*tp) for tp in assigned])
 
     def _renewed(self, sent_ns: int, is_rebalancing: bool) -> None:  # a callback
-        """The broker has answered what was sent then: it keeps this member for as long again."""
+        """Extend the membership: the broker has answered what was sent at `sent_ns`."""
+        # An answer that asks to join says that a rebalance has begun: rebalanceTimeout counts from the one
+        # before.
         if not is_rebalancing:
             self._settled_ns = sent_ns
         self._owner.on_renewed(membership_end_ns(self._settings, sent_ns, self._settled_ns))
 
 
 def membership_end_ns(settings: KafkaSettings, sent_ns: int, settled_ns: int) -> int:
-    """Until when the group keeps a member: which doesn't go silent, and joins a rebalance in time.
+    """Return until when the group keeps a member that goes silent, or doesn't join a rebalance in time.
 
     The broker has answered what was sent at `sent_ns`; it last did so without asking to join at `settled_ns`.
     """

@@ -1,4 +1,4 @@
-"""A membership by the protocol `consumer`: only what moves stops, and aiokafka just fetches."""
+"""Membership by the protocol `consumer` (KIP-848): only what moves stops, and aiokafka just fetches."""
 
 import asyncio
 import logging
@@ -19,14 +19,14 @@ from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
 
-_ROOM = 1.2
-"""Of the waits: commits and heartbeats come after them."""
-_LEAST_SECONDS = 15.0
-"""Three of a broker's heartbeats, by its default: with less, a member that misses none may be out of time."""
+_WAITS_FACTOR = 1.2
+"""Factor on the waits: commits and heartbeats come after them."""
+_MIN_REBALANCE_SECONDS = 15.0
+"""Three heartbeats, by a broker's default: with less, a member that misses none may be out of time."""
 
 
 class ConsumerMembership:
-    """Keeps Membership, and the session's GroupMembershipListener."""
+    """A GroupMembership over a GroupSession, whose listener it is."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ConsumerMembership:
         self._is_idle = settings.delivery == "ranges"  # nothing is fetched then, but positions are asked for
         group = GroupSettings(
             settings.consumer_group,
-            max(settings.rebalance_timeout_seconds, _ROOM * waits_seconds, _LEAST_SECONDS),
+            max(settings.rebalance_timeout_seconds, _WAITS_FACTOR * waits_seconds, _MIN_REBALANCE_SECONDS),
             settings.group_remote_assignor,
             settings.group_instance_id,
         )
@@ -50,45 +50,47 @@ class ConsumerMembership:
         self._heartbeats: asyncio.Task[None] | None = None
         self._releases: set[asyncio.Task[None]] = set()
         self._is_losing = False
+        # The consumer is in no group: what it fetches is said partition by partition, and the rest goes on.
         read_by_hand(consumer)
 
     @property
     def problem(self) -> str:
-        """Why the coordinator doesn't take it."""
+        """Why the coordinator doesn't take it; empty where it does."""
         return self.session.problem
 
     @property
     def generation(self) -> int | None:
-        """Of the membership, not of what it has: that changes within one."""
+        """The number of the membership. What it has changes within one."""
         return self.session.membership
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """By the first heartbeat."""
+        """Join by the first heartbeat, which a task of its own sends."""
         self.resubscribe(topics)
         # Not one of the trigger's tasks: it goes on while a stop waits for handlers.
         self._heartbeats = asyncio.create_task(self.session.run_forever(), name="heartbeats")
 
     def resubscribe(self, topics: Collection[str]) -> bool:
-        """By the next one, which goes out now."""
+        """Read these topics from the next heartbeat on, which goes out now. Return True."""
         read_topics(self._consumer, topics)
         self.session.subscribe(topics)
         return True
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """The first time has it fetched from then on."""
+        """Fetch the partition from there on; the first time it begins to be fetched."""
         place(self._consumer, tp, offset, is_paused=self._is_idle)
 
     def drop(self, keys: Iterable[PartitionKey]) -> None:
-        """All others go on being fetched as they were."""
+        """Fetch these no more. All others go on being fetched as they were."""
         drop(self._consumer, [TopicPartition(*key) for key in keys])
 
     async def watch(self) -> None:
-        """Over heartbeats, which nobody else awaits."""
+        """Raise what ends the heartbeats, which nobody else awaits."""
         assert self._heartbeats is not None
         await outcome(self._heartbeats)
 
     async def leave(self) -> None:
-        """The coordinator is told at once."""
+        """Leave the group at once, and stop the consumer. Raises KafkaError."""
+        # A stop has given everything back: what these still wait for is nobody's business any more.
         await end_tasks(self._releases)
         if self._heartbeats is not None:
             await end_tasks([self._heartbeats])
@@ -98,8 +100,8 @@ class ConsumerMembership:
             await self._consumer.stop()
 
     def status(self) -> Mapping[str, Any]:
-        """Kafka's words for it."""
-        machine, neighbours = self.session.machine, self.session.neighbours
+        """Return what it is in its group, in Kafka's words."""
+        machine, neighbours = self.session.machine, self.session.move_history
         return {
             "generation": self.generation,
             "groupProtocol": "consumer",
@@ -115,19 +117,20 @@ class ConsumerMembership:
     # ---- the session's word
 
     def on_renewed(self, end_ns: int) -> None:
-        """To the trigger."""
+        """Pass it on to the trigger."""
         self._owner.on_renewed(end_ns)
 
     def on_assigned(self, keys: Collection[PartitionKey]) -> None:
-        """To the trigger."""
+        """Pass it on to the trigger."""
         self._owner.on_assigned(keys)
 
     def on_revoked(self, keys: Collection[PartitionKey]) -> None:
-        """A task waits for what runs in them."""
+        """Have a task wait for what runs in them."""
         self._start_release(keys, is_lost=False)
 
     def on_lost(self, keys: Collection[PartitionKey]) -> None:
-        """A task ends what runs in them; also in those that were being given up."""
+        """Have a task end what runs in them; also in those that were being given up."""
+        # A loss ends what was being given up as well: no release of before may be told to the new membership.
         self._is_losing = True
         self._start_release(keys, is_lost=True)
 
@@ -138,6 +141,8 @@ class ConsumerMembership:
 
     async def _release(self, keys: Collection[PartitionKey], *, is_lost: bool) -> None:
         began = time.monotonic()
+        # Returns once nothing of them is in flight and the last commit is through. Only then is the group
+        # told.
         await self._owner.on_revoked(None if is_lost else keys, is_lost=is_lost)
         if is_lost:
             self._is_losing = False

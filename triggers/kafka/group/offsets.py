@@ -1,35 +1,83 @@
-"""The consumer group's offsets on the broker, with what Headrace keeps beside each."""
+"""Offsets of a consumer group on the broker, with what Headrace keeps beside each."""
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     CommitFailedError,
+    GroupAuthorizationFailedError,
     InvalidCommitOffsetSizeError,
     KafkaError,
     OffsetMetadataTooLargeError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
 )
 
 from headrace.runtime.kafka.topics import read_config
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import MAX_TEXT_CHARS, CheckpointText, Encoded
-from headrace.runtime.partitions.offsets.pending_produces import Outgoing
 from headrace.runtime.streams.offset_store import CommitRefusedError, TextTooLongError
+from headrace.runtime.wire.produce import Outgoing
 from headrace.triggers.kafka.client.commits import Commit, PartitionsRefusedError, fetch_commits
 from headrace.triggers.kafka.client.internals import generation
 from headrace.triggers.kafka.client.topics import shown_id
 from headrace.triggers.kafka.group.kip848.commits import MemberCommits
 from headrace.triggers.kafka.group.kip848.session import GroupSession
 from headrace.triggers.kafka.settings.model import KafkaSettings
-from headrace.triggers.kafka.start_offsets import GroupTopics
+
+logger = logging.getLogger(__name__)
+_RETENTION = "offsets.retention.minutes"
+_ANSWER_SECONDS = 3.0
+_START_SECONDS = 10.0  # the client would wait for a leader for a minute
+_RETRY_SECONDS = 0.5
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTopics:
+    """Facts about the trigger's topics that every commit carries on; `first` is of all, the rest by name.
+
+    `ids`, and how many partitions each had when the group came to it: 0 where it has appeared since. `first`:
+    the ids of those that were there when the group came to any; None before anybody has looked. `gone`: ids
+    that others have followed. A broker that lags behind may still tell of them.
+    """
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    first_partition_counts: Mapping[str, int] = field(default_factory=dict)
+    first: frozenset[str] | None = None
+    gone: frozenset[str] = frozenset()
+
+    def is_made_anew(self, name: str, topic_id: str) -> bool:
+        """Whether the topic of that name isn't the one that is known."""
+        return self.ids.get(name, topic_id) != topic_id and topic_id not in self.gone
+
+    def merged(self, other: "GroupTopics") -> "GroupTopics":
+        """Return this with what another look has found, which may have begun before this was known."""
+        gone = self.gone | other.gone
+        # An id that others have followed stays gone, whichever look is the later one.
+        known = {name: it for name, it in other.ids.items() if it not in gone or name not in self.ids}
+        counts = {name: other.first_partition_counts[name] for name in known}
+        first = other.first if self.first is None else self.first & (other.first or self.first)
+        return GroupTopics({**self.ids, **known}, {**self.first_partition_counts, **counts}, first, gone)
+
+    def with_anew(self, name: str, topic_id: str) -> "GroupTopics":
+        """Return this after the topic of that name was made anew."""
+        ids, counts = {**self.ids, name: topic_id}, {**self.first_partition_counts, name: 0}
+        return GroupTopics(ids, counts, self.first, self.gone | {self.ids[name]} - {topic_id})
 
 
 class GroupOffsets:
-    """Keeps OffsetStore."""
+    """The offset store of a group of the protocol `classic`, by aiokafka's commits.
+
+    An OffsetStore of runtime/streams.
+    """
 
     max_text_chars = MAX_TEXT_CHARS
     # A broker writes a request as one batch, of 1 MiB at most by default; beyond, its error says nothing.
@@ -46,25 +94,30 @@ class GroupOffsets:
 
     @property
     def generation(self) -> int | None:
-        """aiokafka tries again under whatever is current, where a partition may be somebody else's."""
+        """The group's generation: aiokafka commits under whatever is current.
+
+        A partition may be somebody else's by then.
+        """
         return generation(self._consumer)
 
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
-        """As the next owner reads it."""
+        """Return a commit's text, which the next owner reads."""
         topics, name = self.topics, key.topic
+        # The first partition count tells a partition that has appeared since from one that another replica of
+        # the same start hasn't committed yet; the ids tell the same of topics.
         first = tuple(sorted(topics.first or ()))
         text = CheckpointText(topics.first_partition_counts[name], checkpoint, self.begun.get(key, ""), first)
         return text.encode(max_chars, runs_first=self.has_messages)
 
     async def begin(self, keys: Collection[PartitionKey]) -> None:
-        """What these need before their commits are read: nothing."""
+        """Prepare for the reading of these partitions' commits: nothing is needed here."""
 
     async def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Commit]:
-        """What the group has committed of these; those without a commit are left out. Raises KafkaError."""
+        """Return what the group has committed, without those that have no commit. Raises KafkaError."""
         return await fetch_commits(self._admin, self._group, sorted(partitions))
 
     def given_id(self, key: PartitionKey) -> str | None:
-        """The group goes by names."""
+        """Return the id of the topic whose partition the group has given, or None where it goes by names."""
         return None
 
     async def write(
@@ -72,14 +125,16 @@ class GroupOffsets:
         offsets: Mapping[PartitionKey, tuple[int, str]],
         outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
     ) -> Mapping[PartitionKey, str]:
-        """One request. Without messages: see Transactions."""
+        """Commit all in one request. No messages go with it: that is TransactionalOffsets'."""
         assert not outgoing
         try:
             await self._consumer.commit({TopicPartition(*key): offset for key, offset in offsets.items()})
         except PartitionsRefusedError as refused:
+            # The commits of all other partitions of the request are safe.
             return {PartitionKey(*tp): type(error).__name__ for tp, error in refused.errors.items()}
         except (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError) as error:
             raise TextTooLongError(str(error) or type(error).__name__) from error
+        # The generation is over: somebody else may have the partitions, so nothing is tried again.
         except CommitFailedError as error:
             raise CommitRefusedError("the group has gone on without this replica") from error
         except KafkaError as error:
@@ -87,11 +142,11 @@ class GroupOffsets:
         return {}
 
     async def close(self) -> None:
-        """Nothing is committed any more."""
+        """End for good: nothing is committed any more."""
 
 
 class MemberOffsets(GroupOffsets):
-    """Keeps OffsetStore, under the member's epoch."""
+    """The offset store of a group of the protocol `consumer`: commits carry the member's epoch."""
 
     def __init__(self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, session: GroupSession) -> None:
         super().__init__(consumer, admin, session.settings.group)
@@ -100,16 +155,17 @@ class MemberOffsets(GroupOffsets):
 
     @property
     def generation(self) -> int | None:
-        """Of the membership."""
+        """The number of the membership."""
         return self._commits.generation
 
     async def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Commit]:
-        """As the coordinator tells its members."""
+        """Return the group's commits, as the coordinator tells its members. Raises KafkaError."""
         found = await self._commits.read([PartitionKey(*tp) for tp in partitions])
         return {TopicPartition(*key): commit for key, commit in found.items()}
 
     def given_id(self, key: PartitionKey) -> str | None:
-        """By the last answer; none of what isn't held."""
+        """Return the id by the last answer; None for what isn't held."""
+        # A topic made anew has another id under its name: the group gives partitions by ids.
         topic_id, _ = self._session.machine.holdings.held.get(key, (b"", 0))
         return shown_id(topic_id)
 
@@ -118,24 +174,15 @@ class MemberOffsets(GroupOffsets):
         offsets: Mapping[PartitionKey, tuple[int, str]],
         outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
     ) -> Mapping[PartitionKey, str]:
-        """One request. Messages with it aren't built: a rule refuses them."""
+        """Commit all in one request. Messages with it aren't built: a rule refuses them."""
         assert not outgoing
         return await self._commits.write(offsets)
 
 
-logger = logging.getLogger(__name__)
-
-
-_RETENTION = "offsets.retention.minutes"
-
-
-_ANSWER_SECONDS = 3.0
-
-
 async def log_commit_expiry(admin: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
-    """Say once what a long stop does where initialOffset is latest.
+    """Log once what a long stop costs where initialOffset is latest.
 
-    Once they are gone nobody can tell: the group is as if it had never been.
+    Once the commits are gone nobody can tell: the group is as if it had never been.
     """
     if settings.initial_offset != "latest":
         return
@@ -150,10 +197,31 @@ async def log_commit_expiry(admin: AIOKafkaAdminClient, settings: KafkaSettings)
 
 
 async def _retention(admin: AIOKafkaAdminClient) -> str:
-    """As one broker says it; empty where this user may not ask, or nobody answers."""
+    """Return offsets.retention.minutes; empty where nobody answers, or this user may not ask."""
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             broker = next(iter(admin._client.cluster.brokers()))  # noqa: SLF001  # describe_cluster asks for all topics
             return (await read_config(admin, "broker", str(broker.nodeId))).get(_RETENTION, "")
     except (KafkaError, TimeoutError, StopIteration):
         return ""
+
+
+async def ask_until_answered(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until the broker answers. Raises what waiting does not mend."""
+    said = ""
+    while True:
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                return await ask()
+        except (
+            GroupAuthorizationFailedError,
+            TopicAuthorizationFailedError,
+            TransactionalIdAuthorizationFailed,
+        ):
+            raise
+        except (KafkaError, TimeoutError) as error:
+            line = f"where to start can't be read yet ({error!r}); nothing of it is delivered before that"
+            if line != said:
+                logger.warning("%s", line)
+                said = line
+            await asyncio.sleep(_RETRY_SECONDS)

@@ -1,1 +1,1 @@
-"""What handlers produce, on its way to Kafka: alone, or in one transaction with a commit."""
+"""Messages of handlers, on their way to Kafka: alone, or in one transaction with a commit."""

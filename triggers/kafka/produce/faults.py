@@ -1,4 +1,4 @@
-"""What a failed write says about its messages: which of them is to blame, if any, and in words."""
+"""Faults of failed writes: which of their messages is to blame, if any, and in words."""
 
 from enum import Enum, auto
 
@@ -43,30 +43,33 @@ class MissingPartitionError(KafkaError):  # type: ignore[misc]  # aiokafka is un
 
 
 class Fault(Enum):
-    """Whose an error is."""
+    """The culprit of a failed write."""
 
     PRODUCER = auto()
-    """Nothing is wrong with the messages: something else has failed, and the producer is out of step."""
+    """Something else has failed, and the producer is out of step: nothing is wrong with the messages."""
     TOPIC = auto()
-    """Nothing can be written to it now, whatever the message: they wait."""
+    """The topic takes nothing now, whatever the message: messages wait."""
     BATCH = auto()
     """The broker refuses a message of it, and says not which: the others would be taken without it."""
     MESSAGES = auto()
-    """None of them can be written, ever."""
+    """The messages can never be written."""
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Of a batch of several; what is alone is to blame itself for a BATCH."""
+    """Return the culprit for a batch of several messages. A message alone is itself to blame for a BATCH."""
+    # A bare KafkaError is what aiokafka makes of errors of its own, not of a broker's answer.
     if type(error) is KafkaError or isinstance(error, _OF_THE_PRODUCER):
         return Fault.PRODUCER
     if isinstance(error, MissingPartitionError) or not isinstance(error, KafkaError):
         return Fault.MESSAGES
+    # A broker's answer that trying again doesn't mend is about the content of the batch, unless its topic is
+    # away.
     is_answer = isinstance(error, BrokerResponseError) and not error.retriable
     return Fault.BATCH if is_answer and not isinstance(error, _OF_THE_TOPIC) else Fault.TOPIC
 
 
 def why_away(error: BaseException, topic: str, access: BrokerAccess) -> str:
-    """Why nothing can be written to a topic, in one line, with what to change."""
+    """Return why nothing can be written to a topic, in one line, with what to change."""
     match error:
         case UnknownTopicOrPartitionError():
             line = f"there is no topic {topic} at {access}: `headrace kafka topics --create {topic}:8`"
@@ -78,7 +81,7 @@ def why_away(error: BaseException, topic: str, access: BrokerAccess) -> str:
 
 
 def explained(error: BaseException, message: Message, access: BrokerAccess) -> str:
-    """Why a message can't be written, in one line, with what to change."""
+    """Return why a message can't be written, in one line, with what to change."""
     topic = message.topic
     match error:
         case InvalidTopicError():

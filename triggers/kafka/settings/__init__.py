@@ -1,1 +1,1 @@
-"""The attributes of a kafka-cluster trigger, and what clients are told of them."""
+"""The attributes of a kafka-cluster trigger, the rules between them, and what clients are told of them."""

@@ -1,4 +1,4 @@
-"""How settings get into their brokers, and what messages call those settings."""
+"""Access to brokers made from settings, and the rules for it: certificates are looked into on loading."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from headrace.triggers.kafka.settings.connection import ClusterAttributes, SaslS
 
 
 def broker_access(settings: ClusterAttributes) -> BrokerAccess:
-    """The same for all clients of a trigger, or an output."""
+    """Return the access for all clients of a trigger, or an output."""
     sasl = settings.sasl
     is_oauth = sasl.mechanism == OAUTHBEARER
     names = AccessNames(
@@ -130,6 +130,7 @@ def _sasl_is_off(settings: ClusterAttributes, _trigger: object) -> str:
 def _secret_path_is_folder(settings: ClusterAttributes, _trigger: object) -> str:
     """a folder that is not there is noticed."""
     # Absolute by now, or empty: the reader has joined it to the function's folder.
+    # A notice only: the values may be meant as they are written.
     is_missing = bool(settings.secret_path) and not Path(settings.secret_path).is_dir()
     return "names no folder here; the secret values are used as they are written" if is_missing else ""
 

@@ -51,7 +51,7 @@ def _zero_is_default(size: int) -> int:
 
 
 def _is_a_number(partitions: object) -> str:
-    """Nuclio reads all of them today, and a file that says how many there are expects nothing else."""
+    """Return a notice for a number: whoever writes one says how many there are, and all are read."""
     if type(partitions) is not int:
         return ""
     one = f"write [{partitions}] for that one alone"
@@ -70,7 +70,7 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         "topics",
         (),
         required="a list of at least one topic, or topicPattern",
-        instead="topicPattern",
+        required_unless="topicPattern",
         example=["orders"],
         effect="A topic that does not exist gives no events until somebody creates it.",
     )
@@ -340,22 +340,29 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         return topic in self.topics or self.matches(topic)
 
     def matches(self, topic: str) -> bool:
-        """By topicPattern, if there is one; by one that is none (a rule says so) nothing does."""
+        """Whether topicPattern matches; a text that is no pattern (a rule says so) matches nothing."""
         try:
             return bool(self.topic_pattern and re.fullmatch(self.topic_pattern, topic))
         except (re.error, RecursionError, OverflowError):
             return False
 
     @property
+    def all_topics(self) -> str:
+        """The trigger's topics in one line for messages, as the file names them."""
+        pattern = f"topics that match {self.topic_pattern}" if self.topic_pattern else ""
+        return ", ".join(filter(None, (*self.topics, pattern)))
+
+    @property
     def decoder(self) -> str:
-        """Of batches that workers may decode; empty where the processor has to look at each record."""
+        """The decoder of batches for workers; empty where the processor has to look at each record."""
+        # Keys and sizes of records are known only once they are decoded, which the processor then has to do.
         is_in_order = self.ordering == "partition"  # else their keys have to be known
         is_plain = is_in_order and not self.fetch_max_bytes
         return _DECODER if is_plain and self.delivery == "events" else ""
 
     @property
     def event(self) -> str:
-        """What handlers get; empty for a record."""
+        """The class of events that handlers get; empty for a record."""
         from headrace.runtime.wire.start import RANGE_EVENT  # with frames, which no command needs
 
         return RANGE_EVENT if self.delivery == "ranges" else ""

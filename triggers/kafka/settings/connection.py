@@ -1,4 +1,4 @@
-"""The Kafka trigger's TLS and SASL settings, and how its certificates may be written."""
+"""Settings of how to reach a cluster: brokers, TLS and SASL, for triggers and outputs."""
 
 import re
 from typing import Annotated, Literal
@@ -15,10 +15,10 @@ _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([^-]*(?:-(?!----)[^-]*)*)----
 
 
 def unflatten_pem(text: str) -> str:
-    """PEM text with its line breaks back, where they were flattened to `@` or to spaces.
+    """Return PEM text with its line breaks back, where they were flattened to `@` or to spaces.
 
-    ValueError (without the text) where no BEGIN and END markers frame anything. Text between
-    blocks is dropped, as PEM readers do.
+    ValueError (without the text) where no BEGIN and END markers frame anything. Text between blocks is
+    dropped, as PEM readers do.
     """
     if not text:
         return text
@@ -45,21 +45,17 @@ def _web_address(text: str) -> str:
 
 
 def _is_sent(handshake: object) -> str:
-    """Also by Nuclio's client, with any mechanism but PLAIN."""
+    """Notice a handshake that is turned off: Nuclio's client sends it, too, with any mechanism but PLAIN."""
     return "" if handshake is not False else "the Kafka client always sends its handshake before it signs in"
 
 
 Pem = Annotated[str, AfterValidator(unflatten_pem), TEXT]
-
-
 TlsVersion = Annotated[Literal["1.2", "1.3"], CHOICE]
-
-
 SaslMechanism = Annotated[Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"], CHOICE]
 
 
 class TlsSettings(Settings):
-    """`tls`."""
+    """The section `tls`."""
 
     enable: Flag = setting(
         "enable",
@@ -82,7 +78,7 @@ class TlsSettings(Settings):
 
 
 class OauthSettings(Settings):
-    """`sasl.oauth`: the client-credentials flow."""
+    """The section `sasl.oauth`: the client-credentials flow."""
 
     client_id: Text = setting(
         "clientID",
@@ -112,7 +108,7 @@ class OauthSettings(Settings):
 
 
 class SaslSettings(Settings):
-    """`sasl`."""
+    """The section `sasl`."""
 
     enable: Flag = setting(
         "enable",
@@ -154,7 +150,7 @@ Addresses = Annotated[Texts, AfterValidator(_checked_addresses)]
 
 
 class ClusterAttributes(Settings):
-    """Of one cluster. `secret_path` stands before the secrets it explains."""
+    """Attributes of one cluster. `secret_path` stands before the secrets it explains."""
 
     secret_path: Text = setting(
         "secretPath",

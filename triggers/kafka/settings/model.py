@@ -1,4 +1,4 @@
-"""A Kafka trigger's settings: its attributes, and the rules between them."""
+"""The settings of a Kafka trigger, and of a Kafka output: attributes, and the rules between them."""
 
 import os
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _DAY = 86_400.0
 
 
 class KafkaSettings(KafkaAttributes):
-    """What a Kafka trigger goes by."""
+    """The settings of a Kafka trigger, with what follows from them."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *RULES,
@@ -31,27 +31,29 @@ class KafkaSettings(KafkaAttributes):
 
     @property
     def limits(self) -> StreamLimits:
-        """How much is held."""
+        """Bounds on how much is held."""
         name = "maxInFlight" if self.max_in_flight else "channelBufferSize"
         return StreamLimits(self.channel_buffer_size, self.max_in_flight, name, self.max_buffered_bytes)
 
     def of_replica(self, index: int | None) -> "KafkaSettings":
-        """With a groupInstanceId of its own: variables are expanded, and those of one run are numbered."""
+        """Return the settings of one replica: its groupInstanceId has variables expanded, and a number."""
         if not self.group_instance_id:
             return self
+        # Replicas of one run share the environment: $HOSTNAME alone would be the same for all of them.
         number = "" if index is None else f"-{index}"
         return self.model_copy(
             update={"group_instance_id": os.path.expandvars(self.group_instance_id) + number}
         )
 
     def unhurried(self) -> "KafkaSettings":
-        """As Hurrying says: its group waits for it, too."""
+        """Return settings with which a handler may stand for a day: its group waits for it, too."""
+        # Twice a day: rebalanceTimeout has to be above the wait for handlers.
         waits = {"max_wait_handler_during_rebalance_seconds": _DAY, "rebalance_timeout_seconds": 2 * _DAY}
         return self.model_copy(update=waits)
 
     @property
     def access(self) -> BrokerAccess:
-        """Where the brokers are, and how to get in."""
+        """The brokers' addresses, and how to get in."""
         return broker_access(self)
 
     @property
@@ -61,11 +63,14 @@ class KafkaSettings(KafkaAttributes):
 
 
 class KafkaOutputSettings(ClusterAttributes, OutputFields):
-    """Keys and rules as those of a trigger's attributes."""
+    """Settings of an output: a cluster that is no trigger's, with a sign-in of its own.
+
+    Keys and rules are those of a trigger's attributes.
+    """
 
     rules: ClassVar[tuple[Rule, ...]] = ACCESS_RULES
 
     @property
     def access(self) -> BrokerAccess:
-        """Where the brokers are, and how to get in."""
+        """The brokers' addresses, and how to get in."""
         return broker_access(self)

@@ -64,7 +64,7 @@ def _spark_reads_pkcs8(settings: KafkaAttributes, _trigger: TriggerFields) -> st
 
 
 def _spark_verifies(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """It can't be true with delivery ranges: Spark's Kafka client always verifies."""
+    """can't be true with delivery ranges: Spark's Kafka client always verifies."""
     skips = settings.uses_tls and settings.tls.insecure_skip_verify
     is_impossible = settings.delivery == "ranges" and skips
     return (
@@ -95,13 +95,13 @@ def _events_are_held(settings: KafkaAttributes, trigger: TriggerFields) -> str:
 
 
 def _ranges_are_not_fetched(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """It has no effect with delivery ranges, which fetches no record."""
+    """has no effect with delivery ranges, which fetches no record."""
     is_unused = settings.delivery == "ranges" and settings.fetch_max_bytes
     return "has no effect with delivery: ranges, which fetches no record" if is_unused else ""
 
 
 def _ranges_have_no_results(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """It is not built for delivery ranges."""
+    """is not built for delivery ranges."""
     is_given = settings.delivery == "ranges" and settings.result_topic
     return f"with delivery: ranges {NOT_BUILT}; remove it" if is_given else ""
 
@@ -120,7 +120,7 @@ def _window_repeats(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
 
 
 def _ranges_are_read_by_others(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """It is not built for delivery ranges."""
+    """is not built for delivery ranges."""
     is_given = settings.exactly_once and settings.delivery == "ranges"
     return f"with delivery: ranges {NOT_BUILT}; remove it" if is_given else ""
 
@@ -160,7 +160,7 @@ def _in_flight_is_unused(settings: KafkaAttributes, trigger: TriggerFields) -> s
 
 
 def _ranges_have_no_window(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """It is not built for delivery ranges."""
+    """is not built for delivery ranges."""
     is_given = settings.delivery == "ranges" and settings.ack_window_size
     return f"with delivery: ranges {NOT_BUILT}; remove it" if is_given else ""
 
@@ -181,8 +181,6 @@ _REBALANCE = (
     "group_protocol",
     "trigger.wait_explicit_ack_during_rebalance_timeout_seconds",
 )
-
-
 RULES = (
     *HEARTBEAT_RULES,
     Rule("rebalance_timeout_seconds", _REBALANCE, _rebalance_above_waits),
@@ -237,8 +235,6 @@ FAILURE_RULES = (
         _topic_feeds_itself,
     ),
 )
-
-
 _Check = Callable[[KafkaAttributes, TriggerFields], str]
 
 
@@ -270,7 +266,7 @@ def _assignor_needs_consumer(settings: KafkaAttributes, _trigger: TriggerFields)
 
 
 def _transactions_are_classic(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """It is not built for groupProtocol consumer."""
+    """is not built for groupProtocol consumer."""
     is_given = settings.group_protocol == "consumer" and settings.exactly_once
     return f"with groupProtocol: consumer {NOT_BUILT}; remove one of them" if is_given else ""
 
@@ -329,7 +325,7 @@ def _order_needs_implicit_acks(settings: KafkaAttributes, trigger: TriggerFields
 
 
 def _order_has_no_window(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """It is not built for ordering key and none."""
+    """is not built for ordering key and none."""
     is_given = settings.ordering != "partition" and settings.ack_window_size
     return f"with ordering: {settings.ordering} {NOT_BUILT}; remove it" if is_given else ""
 

@@ -1,4 +1,4 @@
-"""How Spark's Kafka source reaches the brokers that a trigger reaches."""
+"""Options with which Spark's Kafka source reaches the brokers that a trigger reaches."""
 
 from headrace.triggers.kafka.settings.access import broker_access
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
@@ -11,7 +11,10 @@ _LOGIN_MODULES = {
 
 
 def spark_source_options(settings: KafkaAttributes) -> dict[str, str]:
-    """Options of `spark.read.format("kafka")`: brokers, isolation, TLS and SASL; certificates as text."""
+    """Return options of `spark.read.format("kafka")`: brokers, isolation, TLS and SASL.
+
+    Certificates are given as text.
+    """
     options = {
         "bootstrap.servers": ",".join(settings.brokers),
         "isolation.level": settings.isolation_level,

@@ -1,1 +1,1 @@
-"""How the tables came to be, a step for each version. Alembic runs env.py here."""
+"""Migrations of the tables, one for each version. Alembic runs env.py here."""

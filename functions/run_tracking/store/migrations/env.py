@@ -1,4 +1,4 @@
-"""Run by Alembic: migrate.py gives the connection, whose transaction it is."""
+"""Alembic's environment: uses the connection, and so the transaction, of database/schema.py."""
 
 from alembic import context
 

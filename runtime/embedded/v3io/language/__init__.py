@@ -1,1 +1,1 @@
-"""What conditions, filters and update expressions of the v3io web API say. Pure."""
+"""Conditions, filters and update expressions of the v3io web API: parsed and evaluated. Pure."""

@@ -1,4 +1,4 @@
-"""How much work one look at an item may be, counted and not timed."""
+"""The evaluation of conditions and update expressions on an item; the work is bounded by counting it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,45 +8,43 @@ from headrace.runtime.embedded.v3io.language.parser import Parser
 from headrace.runtime.embedded.v3io.language.syntax import Expression, Lookup
 from headrace.runtime.embedded.v3io.language.values import MalformedError, Value, with_element
 
-MOST_STEPS = 50_000
-
-
+MAX_STEPS = 50_000
 BYTES_PER_STEP = 4096
 
 
 class Steps:
-    """Of all expressions that one item is asked: a step is a word of one, or 4 KiB of a value that it takes.
+    """Counts the work of all expressions about an item: a step is a token, or 4 KiB of a value that it takes.
 
-    Evaluation looks at each word once, so this is all that it can cost.
+    Evaluation looks at each token once, so this is all that it can cost.
     """
 
     def __init__(self) -> None:
         self.count = 0
 
     def take(self, count: int) -> None:
-        """MalformedError where that is more than there may be."""
+        """Count steps. MalformedError where there are more than MAX_STEPS."""
         self.count += count
-        if self.count > MOST_STEPS:
+        if self.count > MAX_STEPS:
             raise MalformedError(
-                f"it takes more than {MOST_STEPS} steps, each a word or {BYTES_PER_STEP} bytes of a value: "
+                f"it takes more than {MAX_STEPS} steps, each a word or {BYTES_PER_STEP} bytes of a value: "
                 "make it shorter, or what it looks at smaller"
             )
 
     def counted(self, lookup: Lookup) -> Lookup:
-        """The same values, each counted as often as it is looked at."""
+        """Return a lookup of the same values, which counts each as often as it is looked up."""
 
-        def look(name: str) -> Value | None:
+        def counted_lookup(name: str) -> Value | None:
             value = lookup(name)
             if isinstance(value, str | bytes):
                 self.take(len(value) // BYTES_PER_STEP)
             return value
 
-        return look
+        return counted_lookup
 
 
 @lru_cache(maxsize=32)  # a source may be long
 def _parsed_condition(source: str) -> tuple[Expression, int]:
-    """The condition, and how many words it has."""
+    """Return the condition, and how many tokens it has."""
     parser = Parser(source)
     condition = parser.expression()
     parser.end()
@@ -54,7 +52,8 @@ def _parsed_condition(source: str) -> tuple[Expression, int]:
 
 
 def holds(source: str, lookup: Lookup, steps: Steps | None = None) -> bool:
-    """Whether the condition is true of an item. MalformedError where it is none, or takes too many steps."""
+    """Whether a condition is true of an item. MalformedError where it is none, or takes too many steps."""
+    # Parsed once for all items of a scan; its tokens count for each item, since they are evaluated for each.
     condition, word_count = _parsed_condition(source)
     taken = steps or Steps()
     taken.take(word_count)
@@ -83,14 +82,15 @@ class _Remove:
     name: str
 
     def new_value(self, lookup: Lookup) -> None:
-        """None: the attribute goes, if it was there."""
+        """Return None: the attribute is removed, if it was there."""
 
 
 def updated(source: str, lookup: Lookup, steps: Steps | None = None) -> Mapping[str, Value | None]:
-    """What is new of an item, None for what it loses: each change sees those before. MalformedError."""
+    """Return an item's new values, None for removed ones. Each change sees those before. MalformedError."""
     parser, taken = Parser(source), steps or Steps()
     taken.take(parser.word_count)
     new: dict[str, Value | None] = {}
+    # Later changes see the earlier ones, also that an attribute has gone.
     current = taken.counted(lambda name: new[name] if name in new else lookup(name))
     for change in _parsed_changes(parser):
         new[change.name] = change.new_value(current)

@@ -1,4 +1,4 @@
-"""From words to the parts of an expression. Calls itself for what stands in parentheses only."""
+"""The parser of conditions and expressions. It recurses for what stands in parentheses only."""
 
 import re
 from collections.abc import Callable
@@ -23,13 +23,9 @@ from headrace.runtime.embedded.v3io.language.syntax import (
 )
 from headrace.runtime.embedded.v3io.language.values import MalformedError, check_name, number
 
-MOST_CHARACTERS = 200_000
-
-
-MOST_TOKENS = 5_000
-
-
-# Possessive: whatever is sent, it is looked at once.
+MAX_CHARACTERS = 200_000
+MAX_TOKENS = 5_000
+# Possessive quantifiers never backtrack, so the work is bounded by the length, whatever is sent.
 _TOKEN = re.compile(
     r"""(?P<number>(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+)
     |(?P<word>[A-Za-z_][A-Za-z0-9_]*+)
@@ -37,16 +33,12 @@ _TOKEN = re.compile(
     |(?P<mark>[=!<>]=|[-<>=()\[\],;+*/])""",
     re.DOTALL | re.VERBOSE,
 )
-
-
 _SPACE = re.compile(r"\s*+")
-
-
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 class Token(NamedTuple):
-    """`kind` is number, word, text, mark or end; a text is without its quotes and escapes."""
+    """A token. `kind` is number, word, text, mark or end; a text is without its quotes and escapes."""
 
     kind: str
     text: str
@@ -54,9 +46,9 @@ class Token(NamedTuple):
 
 
 def tokens(source: str) -> list[Token]:
-    """All of them, an `end` last. MalformedError."""
-    if len(source) > MOST_CHARACTERS:
-        raise MalformedError(f"an expression has at most {MOST_CHARACTERS} characters, not {len(source)}")
+    """Return all tokens of a source, and an `end` last. MalformedError."""
+    if len(source) > MAX_CHARACTERS:
+        raise MalformedError(f"an expression has at most {MAX_CHARACTERS} characters, not {len(source)}")
     found, at = [], _after_space(source, 0)
     while at < len(source):
         match = _TOKEN.match(source, at)
@@ -65,8 +57,8 @@ def tokens(source: str) -> list[Token]:
                 f"at character {at + 1}: {source[at : at + 20]!r} is no word of an expression"
             )
         found.append(_token(match, at))
-        if len(found) > MOST_TOKENS:
-            raise MalformedError(f"an expression has at most {MOST_TOKENS} words")
+        if len(found) > MAX_TOKENS:
+            raise MalformedError(f"an expression has at most {MAX_TOKENS} words")
         at = _after_space(source, match.end())
     return [*found, Token("end", "the end", at)]
 
@@ -82,11 +74,11 @@ def _after_space(source: str, at: int) -> int:
     return match.end() if match else at
 
 
-MOST_DEPTH = 32
+MAX_DEPTH = 32
 
 
 class Parser:
-    """Reads one source from left to right. Everything raises MalformedError."""
+    """Reads a source from left to right. All methods raise MalformedError."""
 
     def __init__(self, source: str) -> None:
         self._tokens = tokens(source)
@@ -95,10 +87,11 @@ class Parser:
         self._depth = 0
 
     def expression(self) -> Expression:
-        """OR binds least, then AND, NOT, comparisons, + and -, * and /."""
+        """Parse an expression. OR binds least, then AND, NOT, comparisons, + and -, * and /."""
+        # Only this recurses: the bound keeps a source of parentheses from overflowing Python's stack.
         self._depth += 1
-        if self._depth > MOST_DEPTH:
-            raise MalformedError(f"parentheses nest at most {MOST_DEPTH} deep")
+        if self._depth > MAX_DEPTH:
+            raise MalformedError(f"parentheses nest at most {MAX_DEPTH} deep")
         parts = [self._all_of()]
         while self.has_word("or"):
             parts.append(self._all_of())
@@ -106,7 +99,7 @@ class Parser:
         return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
     def end(self) -> None:
-        """Nothing follows."""
+        """Check that nothing follows."""
         if not self.is_at_end():
             raise self.unexpected("the end")
 
@@ -114,7 +107,7 @@ class Parser:
         return self._token.kind == "end"
 
     def name(self) -> str:
-        """An attribute's."""
+        """Parse the name of an attribute."""
         token = self._token
         if token.kind != "word":
             raise self.unexpected("the name of an attribute")
@@ -123,7 +116,7 @@ class Parser:
         return token.text
 
     def has_mark(self, *marks: str) -> str:
-        """The next word where it is one of these, and go on behind it; empty where it isn't."""
+        """Return the next token where it is one of these marks, and go on behind it; empty where it isn't."""
         token = self._token
         if token.kind != "mark" or token.text not in marks:
             return ""
@@ -131,7 +124,7 @@ class Parser:
         return token.text
 
     def has_word(self, *words: str) -> str:
-        """The same for a word, in lower case; in the source, in any."""
+        """Return the next token where it is one of these words, in lower case, and go on; empty otherwise."""
         token = self._token
         if token.kind != "word" or token.text.lower() not in words:
             return ""
@@ -139,21 +132,21 @@ class Parser:
         return token.text.lower()
 
     def mark(self, mark: str) -> None:
-        """It has to come next."""
+        """Parse a mark that has to come next."""
         if not self.has_mark(mark):
             raise self.unexpected(repr(mark))
 
     def index(self) -> Expression | None:
-        """What stands in brackets, where some come next."""
+        """Parse what stands in brackets, where some come next; None where they don't."""
         if not self.has_mark("["):
             return None
         index = self.expression()
         self.mark("]")
         return index
 
-    def unexpected(self, wanted: str) -> MalformedError:
+    def unexpected(self, expected: str) -> MalformedError:
         token = self._token
-        return MalformedError(f"at character {token.at + 1}: expected {wanted}, found {token.text[:40]!r}")
+        return MalformedError(f"at character {token.at + 1}: expected {expected}, found {token.text[:40]!r}")
 
     @property
     def _token(self) -> Token:
@@ -169,6 +162,7 @@ class Parser:
         count = 0
         while self.has_word("not"):
             count += 1
+        # Counted, not nested: a thousand times NOT is as deep as one.
         part = self._comparison()
         negated = Not(part) if count else part
         return Not(negated) if count and count % 2 == 0 else negated
@@ -196,6 +190,7 @@ class Parser:
         return self._chain(self._signed, "*", "/")
 
     def _chain(self, operand: Callable[[], Expression], *signs: str) -> Expression:
+        # A flat list, whatever its length: evaluating it needs no recursion.
         first, rest = operand(), []
         while sign := self.has_mark(*signs):
             rest.append((sign, operand()))
@@ -203,6 +198,7 @@ class Parser:
 
     def _signed(self) -> Expression:
         is_negative = False
+        # Signs are folded as they come, for the same reason.
         while sign := self.has_mark("+", "-"):
             is_negative ^= sign == "-"
         if self._token.kind == "number":
@@ -211,7 +207,7 @@ class Parser:
         return Chain(Literal(0), (("-", operand),)) if is_negative else operand
 
     def _number(self, sign: str) -> int | float:
-        """With its sign: the smallest long has no positive counterpart."""
+        """Parse a number together with its sign: the smallest long has no positive counterpart."""
         self._next += 1
         return number(sign + self._tokens[self._next - 1].text)
 
@@ -226,6 +222,7 @@ class Parser:
             return Literal(token.text)
         if word := self.has_word("true", "false"):
             return Literal(word == "true")
+        # Names of functions are no keywords: an attribute may have one, if no parenthesis follows.
         if token.kind == "word" and self._tokens[self._next + 1].text == "(":
             return self._call()
         name = self.name()

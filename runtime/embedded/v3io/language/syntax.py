@@ -1,7 +1,7 @@
-"""The parts of an expression, and what each comes to: a value, or None where something is absent.
+"""The syntax tree of an expression. Each node has a value, which is None where something is absent.
 
 Nothing here raises but `lookup`. Chains are flat, so only parentheses nest, and the parser bounds those. Each
-part looks once at each that it is made of, so an evaluation is no longer than the source.
+node evaluates each of its parts once, so an evaluation takes no longer than the source is.
 """
 
 import operator
@@ -70,7 +70,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """False where a side is absent. Values of two types are unequal, and none is the smaller."""
+    """A comparison. False where a side is absent; values of two types are unequal, and neither is smaller."""
 
     left: Expression
     sign: str
@@ -80,6 +80,7 @@ class Comparison:
         left, right = self.left.value(lookup), self.right.value(lookup)
         if left is None or right is None:
             return False
+        # No error: items of one directory may have an attribute with values of several types.
         if not _are_comparable(left, right):
             return self.sign == "!="
         return bool(_COMPARISONS[self.sign](left, right))
@@ -105,7 +106,7 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class TextTest:
-    """`starts`, `ends` or `contains`; False for what is no text."""
+    """A call of `starts`, `ends` or `contains`; False for what is no text."""
 
     name: str
     text: Expression
@@ -128,7 +129,7 @@ class IfNotExists:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """`first`, then signs with what follows them, from left to right. None where it comes to no number."""
+    """Arithmetic from left to right: `first`, then signs with operands. None where it comes to no number."""
 
     first: Expression
     rest: tuple[tuple[str, Expression], ...]
@@ -145,7 +146,7 @@ def _calculated(sign: str, left: Value | None, right: Value | None) -> int | flo
         return None
     try:
         result = _ARITHMETIC[sign](left, right)
-    except ArithmeticError:  # a division by zero, a double that overflows
+    except ArithmeticError:  # division by zero, or a double that overflows
         return None
     return result if is_number(result) else None
 

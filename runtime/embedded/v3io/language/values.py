@@ -1,4 +1,4 @@
-"""Values of attributes: as they travel, `{"N": "1"}`, and as conditions and expressions know them."""
+"""Values of attributes: typed as in requests, `{"N": "1"}`, and as conditions and expressions take them."""
 
 import base64
 import binascii
@@ -14,32 +14,14 @@ class MalformedError(ValueError):
 
 
 Typed = Mapping[str, Any]
-
-
-"""One value as it travels: its type, one of S, N, BOOL, B and TS, and its text."""
-
-
-MOST_CHARACTERS = 61_200
-
-
-"""Of a string."""
-
-
-_MOST_DIGITS = 400
-
-
+"""A value as in requests: its type, one of S, N, BOOL, B and TS, and its text."""
+MAX_CHARACTERS = 61_200
+"""The length of the longest string."""
+_MAX_DIGITS = 400
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-
-
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-
-
 _MOMENT = re.compile(r"(-?[0-9]{1,19}):([0-9]{1,9})")
-
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
-
-
 _LONGS = range(-(2**63), 2**63)
 
 
@@ -54,7 +36,7 @@ Value = str | int | float | bool | bytes | Moment
 
 
 def check_name(name: str) -> None:
-    """Of an attribute. MalformedError where none may be called that."""
+    """Check the name of an attribute. MalformedError where none may be called that."""
     if not _NAME.fullmatch(name):
         raise MalformedError(
             f"{name[:80]!r} names no attribute: use up to 255 letters, digits and underscores, no digit first"
@@ -62,9 +44,10 @@ def check_name(name: str) -> None:
 
 
 def number(text: str) -> int | float:
-    """A long or a double. MalformedError for what fits neither."""
-    if len(text) > _MOST_DIGITS or not _NUMBER.fullmatch(text):
+    """Return a text as a long or a double. MalformedError for a text that is neither."""
+    if len(text) > _MAX_DIGITS or not _NUMBER.fullmatch(text):
         raise MalformedError(f"{text[:40]!r} is no number")
+    # The length was checked before: Python's int takes quadratic time.
     found = int(text) if _WHOLE.fullmatch(text) else float(text)
     if not is_number(found):
         raise MalformedError(f"{text[:40]} is too large: numbers have 64 bits")
@@ -72,8 +55,8 @@ def number(text: str) -> int | float:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a long or a double that can be kept."""
-    if isinstance(value, bool):
+    """Whether the value is a long or a double that can be kept."""
+    if isinstance(value, bool):  # which is an int to Python
         return False
     if isinstance(value, int):
         return value in _LONGS
@@ -81,7 +64,7 @@ def is_number(value: object) -> bool:
 
 
 def decoded(typed: object) -> Value:
-    """What travelled. MalformedError for what is no typed value."""
+    """Return the value of a typed one. MalformedError for what is no typed value."""
     if not isinstance(typed, Mapping) or len(typed) != 1:
         raise MalformedError('a value has one type, as in {"S": "text"}')
     ((kind, raw),) = typed.items()
@@ -93,8 +76,8 @@ def decoded(typed: object) -> Value:
 
 
 def encoded(value: Value) -> Typed:
-    """As it travels."""
-    if isinstance(value, bool):
+    """Return the value with its type, as in answers."""
+    if isinstance(value, bool):  # before numbers: it is an int to Python
         return {"BOOL": value}
     if isinstance(value, Moment):
         return {"TS": f"{value.seconds}:{value.nanoseconds}"}
@@ -104,8 +87,8 @@ def encoded(value: Value) -> Typed:
 
 
 def _text(raw: str) -> str:
-    if len(raw) > MOST_CHARACTERS:
-        raise MalformedError(f"a string of {len(raw)} characters is too long: at most {MOST_CHARACTERS}")
+    if len(raw) > MAX_CHARACTERS:
+        raise MalformedError(f"a string of {len(raw)} characters is too long: at most {MAX_CHARACTERS}")
     try:
         raw.encode()
     except UnicodeEncodeError as error:
@@ -128,22 +111,17 @@ def _moment(raw: str) -> Moment:
 
 
 _DECODERS = {"S": _text, "N": number, "B": _blob, "TS": _moment}
-
-
 _ARRAY_HEADER = struct.Struct("<IIII")  # magic, version, bytes of the elements, their type
-
-
 _MAGIC, _VERSION = 11223344, 1
-
-
 _FORMATS = {259: "<q", 261: "<d"}
-
-
 _ELEMENT_BYTES = 8
 
 
 def element(blob: object, index: object) -> int | float | None:
-    """The one at `index`; None where there is none, the blob is no array, or it is no finite number."""
+    """Return the number at `index` of an array; None where there is none, or it is not finite.
+
+    An array is a blob with a header, then longs or doubles. What is no array has no numbers.
+    """
     found = _element_place(blob, index)
     if found is None:
         return None
@@ -154,7 +132,7 @@ def element(blob: object, index: object) -> int | float | None:
 
 
 def with_element(blob: object, index: object, value: object) -> bytes:
-    """The array with another number there. MalformedError where that can't be."""
+    """Return the array with another number at `index`. MalformedError where that can't be."""
     found = _element_place(blob, index)
     if found is None or not is_number(value):
         raise MalformedError("only a number can be set, at an index that an array has")
@@ -169,12 +147,13 @@ def with_element(blob: object, index: object, value: object) -> bytes:
 
 
 def _element_place(blob: object, index: object) -> tuple[int, str] | None:
-    """Where the element begins, and its struct format."""
+    """Return where an element begins, and its struct format; None where the array has none there."""
     if not isinstance(blob, bytes) or len(blob) < _ARRAY_HEADER.size or type(index) is not int:
         return None
     magic, version, size, kind = _ARRAY_HEADER.unpack_from(blob)
     if (magic, version) != (_MAGIC, _VERSION) or kind not in _FORMATS:
         return None
     place = _ARRAY_HEADER.size + index * _ELEMENT_BYTES
+    # The header says how many bytes there are, and may be wrong: the blob's end counts too.
     end = min(_ARRAY_HEADER.size + size, len(blob))
     return (place, _FORMATS[kind]) if index >= 0 and place + _ELEMENT_BYTES <= end else None

@@ -1,4 +1,4 @@
-"""One command runs all of it; a client logs to it; Spark sums it up; Ctrl-C ends it."""
+"""The whole of it by one command: a client logs to it, Spark sums it up, Ctrl-C ends it."""
 
 import json
 import signal

@@ -27,9 +27,9 @@ from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 DIES_ONCE = """
 import os, pathlib, signal
 from headrace.functions.run_tracking.handler import handler, init_context
-from headrace.functions.run_tracking.ingestion import part
+from headrace.functions.run_tracking.ingestion import service
 
-own = part._announce
+own = service._announce
 
 def dies(context, outcome):
     marker = pathlib.Path(__file__).with_name("died")
@@ -38,20 +38,20 @@ def dies(context, outcome):
         os.kill(os.getpid(), signal.SIGKILL)
     own(context, outcome)
 
-part._announce = dies
+service._announce = dies
 """
 SLOW_CONTROL = """
 import time
 from headrace.functions.run_tracking.handler import handler, init_context
-from headrace.functions.run_tracking.control import part
+from headrace.functions.run_tracking.control import service
 
-own = part.read_event
+own = service.read_event
 
 def slow(body):
     time.sleep(0.2)
     return own(body)
 
-part.read_event = slow
+service.read_event = slow
 """
 
 AWAY_STORE = """

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.embedded.v3io.language.evaluation import holds, updated
-from headrace.runtime.embedded.v3io.language.parser import MOST_DEPTH
+from headrace.runtime.embedded.v3io.language.parser import MAX_DEPTH
 from headrace.runtime.embedded.v3io.language.values import MalformedError, Moment, Value, decoded, encoded
 
 ITEM: Mapping[str, Value] = {
@@ -123,7 +123,7 @@ HOSTILE = [
     "age == " + "9" * 100_000,
     "x" * 256 + " == 1",
     "(" * 10_000,
-    "(" * (MOST_DEPTH + 1) + "age" + ")" * (MOST_DEPTH + 1),
+    "(" * (MAX_DEPTH + 1) + "age" + ")" * (MAX_DEPTH + 1),
     "exists(" * 5_000,
     "NOT " * 10_000 + "age",
     "-" * 100_000 + "1",
@@ -158,7 +158,7 @@ def test_long_chains_that_are_allowed_neither_nest_nor_fail() -> None:
     assert not holds(chain, ITEM.get)
     assert holds(f"{'1 + ' * 2000}1 == 2001", ITEM.get)
     assert holds(f"{'NOT ' * 4000}(age == 42)", ITEM.get)
-    assert holds("(" * (MOST_DEPTH - 1) + "true" + ")" * (MOST_DEPTH - 1), ITEM.get)
+    assert holds("(" * (MAX_DEPTH - 1) + "true" + ")" * (MAX_DEPTH - 1), ITEM.get)
 
 
 @given(st.text() | st.text("()ab'\"=!<>+-*/ 01.;,[]\\"))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.embedded.v3io.language.evaluation import MOST_STEPS, holds, updated
+from headrace.runtime.embedded.v3io.language.evaluation import MAX_STEPS, holds, updated
 from headrace.runtime.embedded.v3io.language.values import MalformedError, Value
 
 NESTED: dict[str, tuple[str, str, str]] = {
@@ -107,6 +107,6 @@ def test_each_word_is_looked_at_no_more_than_once(source: str, item: dict[str, V
     ids=["condition", "update", "update of what it has set"],
 )
 def test_large_values_are_not_looked_at_again_and_again(use: Callable[[Any], object]) -> None:
-    with pytest.raises(MalformedError, match=f"more than {MOST_STEPS} steps") as raised:
+    with pytest.raises(MalformedError, match=f"more than {MAX_STEPS} steps") as raised:
         use({"big": b"x" * (1 << 20)})
     assert len(str(raised.value).splitlines()) == 1

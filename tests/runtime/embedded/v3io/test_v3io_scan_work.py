@@ -38,7 +38,7 @@ async def page(scan: Scans, **fields: str) -> dict[str, Any]:
 async def test_a_page_ends_where_its_steps_do_and_the_next_one_goes_on(
     scan: Scans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scans, "_MOST_STEPS", 100)
+    monkeypatch.setattr(scans, "_MAX_STEPS", 100)
     found, pages, marker = list[str](), 0, dict[str, str]()
     while True:
         answer = await page(scan, FilterExpression="n >= 0", **marker)
@@ -55,7 +55,7 @@ async def test_a_scan_that_finds_nothing_in_all_its_steps_is_refused(
     scan: Scans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (await page(scan, FilterExpression="n < 0"))["Items"] == []
-    monkeypatch.setattr(scans, "_MOST_STEPS", 100)
+    monkeypatch.setattr(scans, "_MAX_STEPS", 100)
     with pytest.raises(ApiError, match="FilterExpression: no item fits among those that 100 steps get over"):
         await page(scan, FilterExpression="n < 0")
 

@@ -4,7 +4,7 @@ from io import BytesIO
 from typing import Any
 
 from headrace.triggers.kafka.group.kip848.machine import GroupSettings, Heartbeat, SessionDeadline
-from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, line, verdict
+from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, action_after, message_for
 from headrace.triggers.kafka.group.kip848.requests import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -66,10 +66,10 @@ def test_what_an_answer_that_never_came_may_have_revoked_counts_from_then() -> N
 
 
 def test_what_a_user_can_mend_is_said() -> None:
-    assert verdict(69) is RefusalAction.END
-    assert "protocol classic" in line(69, "", SETTINGS, "b:1")
-    assert "uniform" in line(112, "only uniform", SETTINGS, "b:1")
-    assert verdict(111) is RefusalAction.WAIT
-    assert "box-1" in line(111, "", SETTINGS, "b:1")
-    assert verdict(16) is RefusalAction.RETRY
-    assert "not the coordinator" in line(16, "not the coordinator", SETTINGS, "b:1")
+    assert action_after(69) is RefusalAction.END
+    assert "protocol classic" in message_for(69, "", SETTINGS, "b:1")
+    assert "uniform" in message_for(112, "only uniform", SETTINGS, "b:1")
+    assert action_after(111) is RefusalAction.WAIT
+    assert "box-1" in message_for(111, "", SETTINGS, "b:1")
+    assert action_after(16) is RefusalAction.RETRY
+    assert "not the coordinator" in message_for(16, "not the coordinator", SETTINGS, "b:1")

@@ -18,7 +18,7 @@ from headrace.triggers.kafka.client.topics import TopicDescription
 from headrace.triggers.kafka.group.kip848.coordinator import Coordinator
 from headrace.triggers.kafka.group.kip848.machine import HeartbeatAnswer, Machine, PartitionMoves
 from headrace.triggers.kafka.group.kip848.move_history import MoveHistory
-from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, verdict
+from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, action_after
 from headrace.triggers.kafka.group.kip848.requests import (
     FetchCommitsResponse,
     HeartbeatResponse,
@@ -66,12 +66,12 @@ def test_a_member_stays_one_whatever_it_is_answered(said: list[Any]) -> None:
         assert heartbeat is not None
         found = read(each)
         if isinstance(found, KafkaError):
-            machine.unheard()
+            machine.answer_lost()
             continue
         assert found.interval_seconds >= 0.05
         if found.error_code:
-            assert isinstance(verdict(found.error_code), RefusalAction)
-            machine.unheard()
+            assert isinstance(action_after(found.error_code), RefusalAction)
+            machine.answer_lost()
             continue
         machine.answered(heartbeat, found)
         moves = machine.move(names)
@@ -153,14 +153,14 @@ async def test_who_is_in_a_group_may_be_told_by_anything(
     class Asked:
         groups: list[Any]
 
-        async def ask_aside(self, _: object) -> Any:
+        async def ask_in_background(self, _: object) -> Any:
             return self
 
     asked = Asked()
     asked.groups = groups
     neighbours = MoveHistory(asked, "g", lambda: "me")  # type: ignore[arg-type]
     neighbours.on_changed(PartitionMoves())
-    (look,) = neighbours._looks
+    (look,) = neighbours._tasks
     await asyncio.wait([look])
     assert look.exception() is None
     assert not [it for it in caplog.records if it.levelno > logging.INFO]

@@ -19,7 +19,7 @@ from headrace.triggers.kafka.group.kip848.machine import (
     MemberState,
     TopicIdPartition,
 )
-from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, verdict
+from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, action_after
 
 ID, ID2 = b"a" * 16, b"b" * 16
 NAMES = {ID: "orders"}
@@ -71,7 +71,7 @@ def test_a_join_says_everything_and_owns_nothing() -> None:
 
 def test_what_was_given_is_named_as_owned_once() -> None:
     machine = _joined(0, 1)
-    assert machine.has_to_say
+    assert machine.is_heartbeat_due
     beat = machine.next_heartbeat()
     assert beat is not None
     assert (beat.epoch, beat.topics, beat.owned) == (1, None, _parts(0, 1))
@@ -126,7 +126,7 @@ def test_a_fenced_member_joins_again_once_all_is_released() -> None:
 def test_after_an_unheard_answer_all_is_said_again() -> None:
     machine = _joined(0)
     _beat(machine, 1)
-    machine.unheard()
+    machine.answer_lost()
     beat = machine.next_heartbeat()
     assert beat is not None
     assert (beat.epoch, beat.topics, beat.owned, beat.is_full) == (1, ORDERS, _parts(0), True)
@@ -136,7 +136,7 @@ def test_other_topics_are_said_at_once() -> None:
     machine = _joined(0)
     _beat(machine, 1)
     machine.subscribe(["orders", "more"])
-    assert machine.has_to_say
+    assert machine.is_heartbeat_due
     beat = machine.next_heartbeat()
     assert beat is not None
     assert beat.topics == ORDERS | {"more"}
@@ -157,7 +157,7 @@ def test_who_was_no_member_has_nobody_to_leave() -> None:
 
 @given(st.integers(-5, 200))
 def test_each_refusal_has_a_verdict(code: int) -> None:
-    assert verdict(code) in RefusalAction
+    assert action_after(code) in RefusalAction
 
 
 PARTS = tuple((ID, number) for number in range(6))
@@ -202,7 +202,7 @@ class Groups(RuleBasedStateMachine):
             return
         answer = self.coordinator.heartbeat(name, sent)
         if is_lost:
-            machine.unheard()
+            machine.answer_lost()
         elif answer.error_code in {FENCED, UNKNOWN}:
             member.delivered.clear()  # its workers are killed
             member.draining |= machine.fenced()

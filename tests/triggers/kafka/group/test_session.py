@@ -285,7 +285,7 @@ async def test_a_group_knows_how_long_its_session_is(broker: Broker, topic: str)
     async with members(broker.bootstrap, _group(), 1) as (member,):
         member.start(topic)
         await member.until(lambda: len(member.has) == 8)
-        assert member.session._end.session_seconds == await member.session.coordinator.session_seconds()
+        assert member.session._deadline.session_seconds == await member.session.coordinator.session_seconds()
 
 
 async def test_a_group_of_another_kind_is_refused_with_a_line(broker: Broker, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""A member's commits: sent with its id and epoch, which a coordinator compares with what it knows."""
+"""Commits of a member: sent with its id and epoch, which a coordinator compares with what it knows."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -38,18 +38,20 @@ _OF_ONE_PARTITION = {it.errno for it in (UnknownTopicOrPartitionError, TopicAuth
 
 
 class MemberCommits:
-    """Of one session."""
+    """Commits of one session, written and read."""
 
     def __init__(self, session: GroupSession) -> None:
         self._session = session
 
     @property
     def generation(self) -> int | None:
-        """Of the membership. Epochs go on within one, and retained partitions with them."""
+        """The number of the membership. Epochs go on within one, and retained partitions with them."""
         return self._session.membership
 
     async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:
-        """As OffsetStore says.
+        """Commit these. Return why, by partition, of those that were refused.
+
+        Raises what OffsetStore.write does.
 
         Sent again where the epoch has gone on meanwhile, or the coordinator is away: the caller bounds the
         time.
@@ -57,13 +59,14 @@ class MemberCommits:
         membership = self.generation
         while True:
             errors = await self._send(offsets)
+            # Fenced meanwhile: others may have the partitions, and have committed more.
             if self.generation != membership:
                 raise CommitRefusedError("the group has gone on without this replica")
             if errors is not None and not await self._is_to_be_sent_again(set(errors.values())):
                 return _refused(errors)
 
     async def read(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, Commit]:
-        """What the group has committed of these; those without a commit are left out. Raises KafkaError.
+        """Return the group's commits, without those that have none. Raises KafkaError.
 
         The coordinator answers a member of the epoch that it knows only: nobody else has them by then.
         """
@@ -76,8 +79,9 @@ class MemberCommits:
                 if missing := set(keys) - commits.keys():
                     raise UnknownError(f"the broker says nothing about {len(missing)} partitions")
                 return {key: commit for key, commit in commits.items() if commit.offset >= 0}
+            # The next heartbeat, which goes out now, tells the session.
             if code in LOST:
-                session.hurry()
+                session.heartbeat_now()
             elif code in _MOVED:
                 session.coordinator.forget()
             if code != STALE_MEMBER_EPOCH or not await session.confirm():
@@ -85,7 +89,7 @@ class MemberCommits:
                 raise error
 
     async def _send(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> dict[PartitionKey, int] | None:
-        """Errors by partition; None where it can't be known whether it has come."""
+        """Return errors by partition; None where it can't be known whether it has come."""
         session = self._session
         who = session.member_id, session.machine.epoch, session.settings.instance_id
         try:
@@ -98,11 +102,12 @@ class MemberCommits:
             return None
 
     async def _is_to_be_sent_again(self, codes: set[int]) -> bool:
-        """Once what it was refused for may have changed."""
+        """Whether to send again what was refused. Waits for what may have changed."""
         session = self._session
         if codes & LOST:
-            session.hurry()
+            session.heartbeat_now()
             raise CommitRefusedError("the group has gone on without this replica")
+        # The epoch has gone on, and the membership with it: a heartbeat brings the newest one.
         if STALE_MEMBER_EPOCH in codes:
             if not await session.confirm():
                 raise CommitRefusedError("the group doesn't say that this replica is still a member")
@@ -115,7 +120,7 @@ class MemberCommits:
 
 
 def _refused(errors: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, str]:
-    """What sending it again doesn't mend; raises what isn't about single partitions."""
+    """Return refusals of single partitions. Raises what is about all of them."""
     codes = set(errors.values())
     if codes & _TOO_LONG:
         raise TextTooLongError("the broker takes less metadata")

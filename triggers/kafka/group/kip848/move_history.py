@@ -1,4 +1,7 @@
-"""Whom partitions come from and go to, as the coordinator tells. For people: nothing waits for it."""
+"""Members that partitions came from and went to, as the coordinator tells.
+
+For people: nothing waits for it.
+"""
 
 import asyncio
 import logging
@@ -16,49 +19,54 @@ from headrace.triggers.kafka.group.kip848.machine import PartitionMoves
 logger = logging.getLogger(__name__)
 
 _UNKNOWN = "a member that has left"
-_NOBODY = "nobody yet"
+_NO_MEMBER_YET = "nobody yet"
 Others = Mapping[PartitionKey, str]
-"""Client ids, with their hosts."""
+"""Members by partition: client ids, with their hosts."""
 
 
 class MoveHistory:
-    """Looks after each change of the group. `came` and `went` are what moved here last."""
+    """The last move of partitions, looked up after each change of the group.
+
+    `came` and `went` are what moved here last.
+    """
 
     def __init__(self, coordinator: Coordinator, group: str, member_id: Callable[[], str]) -> None:
         self.came: Others = {}
         self.went: Others = {}
         self._coordinator, self._group, self._member_id = coordinator, group, member_id
         self._had: Others = {}  # by the look before
-        self._looks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def on_changed(self, moves: PartitionMoves) -> None:
-        """The group is another one than before, and these have moved here."""
-        look = start_task(self._look(moves), "neighbours")
-        self._looks.add(look)
-        look.add_done_callback(self._looks.discard)
+        """Look up who has what: the group is another one than before, and these have moved here."""
+        task = start_task(self._record(moves), "neighbours")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Nobody is to know any more."""
-        await end_tasks(self._looks)
+        """Stop looking up."""
+        await end_tasks(self._tasks)
 
-    async def _look(self, moves: PartitionMoves) -> None:
+    async def _record(self, moves: PartitionMoves) -> None:
         try:
-            (group,) = (await self._coordinator.ask_aside(DescribeConsumerGroup(self._group))).groups
+            (group,) = (await self._coordinator.ask_in_background(DescribeConsumerGroup(self._group))).groups
             _, _, _, _, _, _, _, members, *_ = group
+            # This member's own rows say nothing of whom partitions come from or go to.
             others = [member for member in members if member[0] != self._member_id()]
-            have, get = _by_partition(others, _HAS), _by_partition(others, _GETS)
+            have, get = _by_partition(others, _ASSIGNED), _by_partition(others, _TARGET)
         except (KafkaError, NotImplementedError, TimeoutError, ValueError, AttributeError) as error:
             logger.debug("who is in group %s can't be asked: %r", self._group, error)
             return
         if moves.given or moves.revoked:
+            # Who had them is told by the look before: by now they are nobody's, or this member's.
             before = {**have, **self._had}
             self.came = {key: before.get(key, _UNKNOWN) for key in moves.given}
-            self.went = {key: get.get(key, have.get(key, _NOBODY)) for key in moves.revoked}
-            self._say("from", self.came)
-            self._say("to", self.went)
+            self.went = {key: get.get(key, have.get(key, _NO_MEMBER_YET)) for key in moves.revoked}
+            self._log("from", self.came)
+            self._log("to", self.went)
         self._had = have
 
-    def _say(self, way: str, moved: Others) -> None:
+    def _log(self, way: str, moved: Others) -> None:
         by_whom: dict[str, list[PartitionKey]] = {}
         for key, whom in moved.items():
             by_whom.setdefault(whom, []).append(key)
@@ -66,7 +74,7 @@ class MoveHistory:
             logger.info("group %s: %s moved %s %s", self._group, describe_partitions(keys), way, whom)
 
 
-_HAS, _GETS = 8, 9  # where a described member has its assignment, and the one that it is to have
+_ASSIGNED, _TARGET = 8, 9  # where a described member has its assignment, and the one that it is to have
 
 
 def _by_partition(members: Collection[tuple[Any, ...]], where: int) -> dict[PartitionKey, str]:

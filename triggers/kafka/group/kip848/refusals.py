@@ -1,4 +1,4 @@
-"""What a coordinator refuses a member, and what follows from it. Pure."""
+"""Refusals of a coordinator, what follows from them, and what users are told. Pure."""
 
 from enum import Enum
 
@@ -11,7 +11,7 @@ _FENCED_INSTANCE_ID = 82
 _GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION, _INVALID_REQUEST = 69, 35, 42
 _GROUP_UNAUTHORIZED, _TOPIC_UNAUTHORIZED = 30, 29
 LOST = frozenset({_FENCED_MEMBER_EPOCH, _UNKNOWN_MEMBER_ID, _FENCED_INSTANCE_ID, _GROUP_ID_NOT_FOUND})
-"""It is no member any more: what it has is somebody else's, or will be."""
+"""Errors of one that is no member any more: what it has is somebody else's, or will be."""
 NO_SUCH_API = (
     "{brokers}: this broker has no group protocol `consumer` (Kafka 4.0 brings it); remove groupProtocol, or"
     " say classic"
@@ -35,20 +35,21 @@ _WAITING = {
 
 
 class RefusalAction(Enum):
-    """What a member does about a refusal."""
+    """The action of a member after a refusal."""
 
     LOST = "lost"
-    """All is dropped, then it joins again."""
+    """Drop everything, then join again."""
     RETRY = "retry"
-    """The coordinator may have moved: it is looked for again."""
+    """Look for the coordinator again, which may have moved."""
     WAIT = "wait"
-    """Others have to do something."""
+    """Wait until others have done something."""
     END = "end"
-    """Waiting doesn't mend it."""
+    """End: waiting doesn't mend it."""
 
 
-def verdict(error_code: int) -> RefusalAction:
-    """Whatever isn't known is tried again."""
+def action_after(error_code: int) -> RefusalAction:
+    """Return what to do after an error. Unknown ones are tried again."""
+    # First: an error that ends the member may also say that it is lost.
     if error_code in _FATAL:
         return RefusalAction.END
     if error_code in LOST:
@@ -56,8 +57,8 @@ def verdict(error_code: int) -> RefusalAction:
     return RefusalAction.WAIT if error_code in _WAITING else RefusalAction.RETRY
 
 
-def line(error_code: int, message: str, settings: GroupSettings, brokers: str) -> str:
-    """What a user can do about it."""
+def message_for(error_code: int, message: str, settings: GroupSettings, brokers: str) -> str:
+    """Return a line that says what a user can do about it."""
     found = {**_FATAL, **_WAITING}.get(error_code, "group {group}: the coordinator answers {message}")
     return found.format(
         group=settings.group,

@@ -1,4 +1,8 @@
-"""ConsumerGroupHeartbeat (KIP-848), which aiokafka doesn't know."""
+"""Requests to a group's coordinator that aiokafka lacks.
+
+ConsumerGroupHeartbeat (KIP-848), OffsetCommit v9, which takes a member's epoch, and OffsetFetch v9, which
+tells a member of the coordinator's epoch only; aiokafka ends at v3 of these two.
+"""
 
 from collections.abc import Collection, Mapping
 from io import BytesIO
@@ -30,17 +34,9 @@ from headrace.triggers.kafka.group.kip848.machine import (
 )
 
 _UNCHANGED_MS = -1
-
-
-_LEAST_SECONDS = 0.05
-
-
+_MIN_INTERVAL_SECONDS = 0.05
 """Between heartbeats, whatever is asked for."""
-
-
 _TOPIC = (("topic_id", Uuid), ("partitions", CompactArray(Int32)), ("tags", TaggedFields))
-
-
 _ASSIGNMENT = Schema(("topics", CompactArray(*_TOPIC)), ("tags", TaggedFields))
 
 
@@ -49,7 +45,7 @@ class _Assignment(AbstractType[Any]):  # type: ignore[misc]  # aiokafka is untyp
 
     @classmethod
     def encode(cls, value: Any) -> bytes:
-        """For tests."""
+        """Encode it, for tests."""
         return bytes(Int8.encode(-1) if value is None else Int8.encode(1) + _ASSIGNMENT.encode(value))
 
     @classmethod
@@ -58,7 +54,7 @@ class _Assignment(AbstractType[Any]):  # type: ignore[misc]  # aiokafka is untyp
 
 
 class HeartbeatResponse(Response):  # type: ignore[misc]  # as above
-    """What a coordinator answers."""
+    """A coordinator's answer to a heartbeat."""
 
     API_KEY = 68
     API_VERSION = 1
@@ -75,7 +71,7 @@ class HeartbeatResponse(Response):  # type: ignore[misc]  # as above
 
 
 class HeartbeatStruct(RequestStruct):  # type: ignore[misc]  # as above
-    """Version 1, of Kafka 4.0: members name themselves."""
+    """A heartbeat, version 1, of Kafka 4.0: members name themselves."""
 
     API_KEY = 68
     API_VERSION = 1
@@ -97,7 +93,7 @@ class HeartbeatStruct(RequestStruct):  # type: ignore[misc]  # as above
 
 
 class HeartbeatRequest(Request[HeartbeatStruct]):  # type: ignore[misc]  # as above
-    """One heartbeat of one member."""
+    """A request with one heartbeat of one member."""
 
     API_KEY = 68
 
@@ -105,7 +101,7 @@ class HeartbeatRequest(Request[HeartbeatStruct]):  # type: ignore[misc]  # as ab
         self._settings, self._member_id, self._heartbeat = settings, member_id, heartbeat
 
     def build(self, request_struct_class: type[Any]) -> Any:
-        """For the only version that we know."""
+        """Build the request, for the only version that we know."""
         settings, heartbeat = self._settings, self._heartbeat
         timeout_ms, assignor = _UNCHANGED_MS, None
         if heartbeat.is_full:
@@ -133,7 +129,7 @@ def _by_topic(parts: frozenset[TopicIdPartition]) -> list[tuple[bytes, list[int]
 
 
 def read_answer(response: Any) -> HeartbeatAnswer:
-    """As the machine reads it. Raises UnknownError where that makes no sense."""
+    """Return the answer for the machine. Raises UnknownError where it makes no sense."""
     assigned = None
     if response.assignment is not None:
         topics, _ = response.assignment
@@ -145,7 +141,7 @@ def read_answer(response: Any) -> HeartbeatAnswer:
         response.error_code,
         response.error_message or "",
         response.member_epoch,
-        max(response.heartbeat_interval_ms / 1000, _LEAST_SECONDS),
+        max(response.heartbeat_interval_ms / 1000, _MIN_INTERVAL_SECONDS),
         assigned,
     )
 
@@ -154,7 +150,7 @@ _NO_LEADER_EPOCH = -1
 
 
 class CommitResponse(Response):  # type: ignore[misc]  # aiokafka is untyped
-    """An error for each partition, 0 where it is safe."""
+    """An error for each partition, 0 where its commit is safe."""
 
     API_KEY = 8
     API_VERSION = 9
@@ -176,7 +172,7 @@ class CommitResponse(Response):  # type: ignore[misc]  # aiokafka is untyped
 
 
 class CommitStruct(RequestStruct):  # type: ignore[misc]  # as above
-    """What a broker with the protocol `consumer` takes."""
+    """A commit, as brokers with the protocol `consumer` take it."""
 
     API_KEY = 8
     API_VERSION = 9
@@ -209,7 +205,7 @@ class CommitStruct(RequestStruct):  # type: ignore[misc]  # as above
 
 
 class CommitRequest(Request[CommitStruct]):  # type: ignore[misc]  # as above
-    """`who`: member id, epoch and instance id."""
+    """A request with a member's commits. `who`: member id, epoch and instance id."""
 
     API_KEY = 8
 
@@ -219,7 +215,7 @@ class CommitRequest(Request[CommitStruct]):  # type: ignore[misc]  # as above
         self._group, self._who, self._offsets = group, who, offsets
 
     def build(self, request_struct_class: type[Any]) -> Any:
-        """For the only version that we know."""
+        """Build the request, for the only version that we know."""
         member_id, epoch, instance_id = self._who
         topics: dict[str, list[tuple[Any, ...]]] = {}
         for (topic, number), (offset, text) in sorted(self._offsets.items()):
@@ -229,7 +225,7 @@ class CommitRequest(Request[CommitStruct]):  # type: ignore[misc]  # as above
 
 
 def read_errors(response: Any) -> dict[PartitionKey, int]:
-    """By partition; those that are safe are left out."""
+    """Return errors by partition, without those that are safe."""
     return {
         PartitionKey(topic, number): code
         for topic, partitions, _ in response.topics
@@ -246,13 +242,11 @@ _ROW = (
     ("error_code", Int16),
     ("tags", TaggedFields),
 )
-
-
 _TOPICS = CompactArray(("topic", CompactString()), ("rows", CompactArray(*_ROW)), ("tags", TaggedFields))
 
 
 class FetchCommitsResponse(Response):  # type: ignore[misc]  # aiokafka is untyped
-    """What each group has committed; offset -1: nothing."""
+    """Commits of each group; offset -1: no commit."""
 
     API_KEY = 9
     API_VERSION = 9
@@ -272,7 +266,7 @@ class FetchCommitsResponse(Response):  # type: ignore[misc]  # aiokafka is untyp
 
 
 class FetchCommitsStruct(RequestStruct):  # type: ignore[misc]  # as above
-    """What a broker with the protocol `consumer` takes."""
+    """A question about commits, as brokers with the protocol `consumer` take it."""
 
     API_KEY = 9
     API_VERSION = 9
@@ -302,7 +296,10 @@ class FetchCommitsStruct(RequestStruct):  # type: ignore[misc]  # as above
 
 
 class FetchCommitsRequest(Request[FetchCommitsStruct]):  # type: ignore[misc]  # as above
-    """`who`: member id and epoch. Offsets of transactions that are open are waited for."""
+    """A request for a group's commits. `who`: member id and epoch.
+
+    Offsets of transactions that are open are waited for.
+    """
 
     API_KEY = 9
 
@@ -310,7 +307,7 @@ class FetchCommitsRequest(Request[FetchCommitsStruct]):  # type: ignore[misc]  #
         self._group, self._who, self._keys = group, who, keys
 
     def build(self, request_struct_class: type[Any]) -> Any:
-        """For the only version that we know."""
+        """Build the request, for the only version that we know."""
         numbers: dict[str, list[int]] = {}
         for topic, number in sorted(self._keys):
             numbers.setdefault(topic, []).append(number)
@@ -319,7 +316,7 @@ class FetchCommitsRequest(Request[FetchCommitsStruct]):  # type: ignore[misc]  #
 
 
 def read_commits(response: Any, name: str) -> tuple[int, dict[PartitionKey, Commit]]:
-    """Of that group: the first error there is, or 0; and a commit for each partition, below 0 where none."""
+    """Return the group's first error or 0, and a commit for each partition, below 0 where there is none."""
     code, commits = 0, {}
     for group, topics, group_error, _ in response.groups:
         if group != name:

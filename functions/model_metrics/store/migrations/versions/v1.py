@@ -1,4 +1,4 @@
-"""Responses, feedback, what was ignored, what waits to be summed, and the sums."""
+"""Tables of version 1: responses, feedback, ignored messages, the queue of buckets, and sums."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,7 +9,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """From an empty database."""
+    """Create all tables in an empty database."""
     zoned = sa.DateTime(timezone=True)
     op.create_table(
         "responses",
@@ -109,7 +109,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """All of it is gone then."""
+    """Drop all tables."""
     sums = ("error_sums", "confusion_counts", "response_counts")
     for table in (*sums, "ignored_messages", "touched_buckets", "feedback", "responses"):
         op.drop_table(table)

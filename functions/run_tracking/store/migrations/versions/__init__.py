@@ -1,1 +1,1 @@
-"""The steps. A step that has been released is never changed."""
+"""Migration steps. A released step is never changed."""

@@ -1,4 +1,4 @@
-"""Runs and all that is theirs; experiments and tags; artifacts; which runs are deleted."""
+"""Tables of version 1: runs and all that belongs to them, experiments, tags, artifacts, deleted runs."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """From an empty database."""
+    """Create all tables in an empty database."""
     _runs()
     _steps()
     _logs()
@@ -80,7 +80,7 @@ def _zoned() -> sa.DateTime:
 
 
 def downgrade() -> None:
-    """All of it is gone then."""
+    """Drop all tables."""
     for table in ("tombstones", "blobs", "run_tags", "tags", "experiments", "stepless", "log_records"):
         op.drop_table(table)
     for table in ("terminal_lines", "custom_objects", "sequences", "traces", "contexts", "run_attrs", "runs"):

@@ -1,4 +1,7 @@
-"""What each kind of event asks for outside of the database. Doing it again does no harm."""
+"""The control service: deletes the blobs of deleted runs, as events of control-events ask for.
+
+The ack follows the deletion, so a crash in between repeats it, which does no harm.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,27 +16,26 @@ from headrace.functions.run_tracking.settings import Settings
 WITHOUT_EFFECT = frozenset(
     {"experiment_deleted", "tag_deleted", "run_archived", "run_unarchived", "project_deleted"}
 )
-
-
-"""Outside of the database, where the backend has done it."""
+"""Types of events with no effect outside of the database, where the backend has made it."""
 
 
 def effect_of(event: ControlEvent) -> Callable[[BlobStore], None] | None:
-    """None where there is none. Raises ItemError for an event that can't be carried out."""
+    """Return what the event asks to do; None for nothing. Raises ItemError if it is invalid."""
     if event.type != "run_deleted":
         return None
     run_id, keys = event.payload.get("run_id"), event.payload.get("blob_keys") or ()
     if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id):
         raise ItemError(f"run_deleted: {str(run_id)[:200]!r} is no id of a run")
     prefix = f"{run_id}/"
+    # An event without keys deletes all blobs of its run; one with keys those that came after its end.
     if not keys:
         return lambda store: store.delete_below(prefix)
-    own = _own(event.payload, prefix)
+    own = _own_keys(event.payload, prefix)
     return lambda store: store.delete(own)
 
 
-def _own(payload: Mapping[str, Any], prefix: str) -> Sequence[str]:
-    """A run's end has no say in what is another one's."""
+def _own_keys(payload: Mapping[str, Any], prefix: str) -> Sequence[str]:
+    """Return the event's blob keys. Raises ItemError if one isn't below the run's own prefix."""
     keys = payload["blob_keys"]
     if not isinstance(keys, list) or not all(isinstance(key, str) and key.startswith(prefix) for key in keys):
         raise ItemError(f"run_deleted: blob_keys has what is not below {prefix}")
@@ -41,25 +43,30 @@ def _own(payload: Mapping[str, Any], prefix: str) -> Sequence[str]:
 
 
 def prepare(context: Any, settings: Settings) -> None:
-    """Raises SettingsError, BlobError."""
+    """Open the blob store. Raises SettingsError, BlobError."""
     context.user_data.store = open_store(settings)
 
 
 def handle(context: Any, event: Any) -> None:
-    """Raises ItemError for what is no event: it is tried again, and then a dead letter."""
-    said = read_event(event.body)
-    effect = effect_of(said)
+    """Carry out one event, retrying while the blob store can't be reached.
+
+    Raises ItemError for an invalid event, which after its attempts becomes a dead letter.
+    """
+    message = read_event(event.body)
+    effect = effect_of(message)
     if effect is not None:
         retry_until_done(
             lambda: effect(context.user_data.store),
-            _away,
+            _describe_outage,
             "blobs can't be deleted: their event waits",
             context.logger,
         )
-        context.logger.info_with("the blobs of a deleted run are gone", run=said.payload["run_id"])
-    elif said.type not in WITHOUT_EFFECT:
-        context.logger.warn_with("an event of a type that nobody knows: it is skipped", type=said.type[:200])
+        context.logger.info_with("the blobs of a deleted run are gone", run=message.payload["run_id"])
+    elif message.type not in WITHOUT_EFFECT:
+        context.logger.warn_with(
+            "an event of a type that nobody knows: it is skipped", type=message.type[:200]
+        )
 
 
-def _away(error: Exception) -> str | None:
+def _describe_outage(error: Exception) -> str | None:
     return str(error) if isinstance(error, BlobError) else None

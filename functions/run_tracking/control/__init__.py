@@ -1,0 +1,1 @@
+"""Effects of control events outside of the database: a deleted run's blobs are deleted."""
