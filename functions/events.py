@@ -21,9 +21,9 @@ class Event(Protocol):
     @property
     def body(self) -> bytes | None: ...
     @property
-    def header_list(self) -> Sequence[tuple[str, bytes | None]]: ...
+    def header_list(self) -> Sequence[tuple[str, bytes | None]]: ...  # pairs: a name may come more than once
     @property
-    def timestamp(self) -> datetime | None: ...
+    def timestamp(self) -> datetime | None: ...  # naive, in UTC
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,6 +42,7 @@ def spans_of(events: Sequence[Event]) -> list[Span]:
     Sorted by topic and partition. Offsets in a gap may be no records at all: compacted away, or markers of
     transactions.
     """
+    # groupby joins neighbours only; runs_of yields them sorted.
     runs = groupby(runs_of(events), key=lambda run: (run.topic, run.partition))
     return [
         Span(*key, first.first, max(run.end for run in (first, *others)))

@@ -69,6 +69,7 @@ def _upsert(dialect: str, table: sa.Table) -> Any:
     insert = _INSERTS[dialect](table)
     key = [column.name for column in table.primary_key]
     values = {column.name: insert.excluded[column.name] for column in table.c if column.name not in key}
+    # A row of key columns alone has nothing to update, and DO UPDATE needs a column.
     return (
         insert.on_conflict_do_update(index_elements=key, set_=values)
         if values
@@ -120,6 +121,7 @@ _TYPES: Sequence[tuple[Any, sa.types.TypeEngine[Any]]] = (
     (types.is_boolean, sa.Boolean()),
     (types.is_integer, sa.BigInteger()),
     (types.is_floating, sa.Double()),
+    # A column that is None in all rows has Arrow's type null: nothing says what it will hold.
     (lambda kind: types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind), sa.Text()),
     (lambda kind: types.is_binary(kind) or types.is_large_binary(kind), sa.LargeBinary()),
     (types.is_date, sa.Date()),

@@ -32,6 +32,7 @@ def error_text(error: sa.exc.SQLAlchemyError) -> str:
 
 def _describe_outage(error: Exception) -> str | None:
     """Return the message of an error that a later attempt may not meet, or None for one about the rows."""
+    # A mistake in the code isn't an outage either: it has to fail its message, not hold it up forever.
     if not isinstance(error, sa.exc.SQLAlchemyError) or isinstance(error, _CONTENT_ERRORS):
         return None
     return error_text(error)

@@ -29,6 +29,7 @@ def main(options: tuple[str, ...], arguments: tuple[str, ...], **pool_options: A
     except (SettingsError, TypeError, ValueError) as error:
         print(error, file=sys.stderr)  # noqa: T201  # for the terminal
         sys.exit(2)
+    # Never returns: this process becomes `headrace run`.
     pool.execute(*options, **named)
 
 
@@ -41,6 +42,7 @@ def _argument(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise ValueError(f"--argument {text}: expected NAME=VALUE")
+    # The value stays text: only a script that calls WorkerPool itself can pass other JSON.
     return name, value
 
 

@@ -61,6 +61,7 @@ async def send_requests(
     Stops waiting once no message has come for `timeout_seconds`; the result says what is missing then.
     Raises aiokafka's KafkaError.
     """
+    # Keys of this call alone: the ack topic also has the responses to other clients and to earlier calls.
     run = uuid.uuid4().hex[:8]
     answers = Answers({f"{run}-{number}".encode(): number for number in range(len(payloads))})
     server = settings.kafka_bootstrap_server
@@ -103,6 +104,7 @@ def main(count: int, payload: str, patience: float, prefix: str) -> None:
             )
     except (SettingsError, KafkaError) as error:
         print(error, file=sys.stderr)  # noqa: T201  # for the terminal
+        # 1 says that responses are missing; here no request may have been sent at all.
         sys.exit(2)
     sys.exit(_report(answers))
 

@@ -85,6 +85,7 @@ def load_task(name: str) -> Task:
         raise SettingsError(f"TASK is {name!r}; expected module:function")
     try:
         found: Task = getattr(importlib.import_module(module), function)
+    # An ImportError may also come from the task's own imports, so its message is passed on.
     except (ImportError, AttributeError) as error:
         raise SettingsError(f"TASK is {name!r}, which can't be loaded: {error}") from error
     if not callable(found):
@@ -94,6 +95,7 @@ def load_task(name: str) -> Task:
 
 def _arguments(text: str) -> Mapping[str, Any]:
     try:
+        # Empty where function.yaml is run by itself, without WorkerPool.
         found = json.loads(text or "{}")
     except ValueError as error:
         raise SettingsError(f"TASK_ARGUMENTS is no JSON: {error}") from None

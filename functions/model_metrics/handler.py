@@ -47,6 +47,7 @@ def rows_of(events: Sequence[Event], topics: ModelTopics, feedback_topic: str) -
 
 def _ignored(event: Event, reason: Ignored) -> IgnoredRow:
     at = event.timestamp
+    # The time is part of a key, which has no nulls: -1 stands for none. Events have naive times in UTC.
     milliseconds = -1 if at is None else round(at.replace(tzinfo=UTC).timestamp() * 1000)
     return IgnoredRow(event.topic, event.shard_id, event.offset, milliseconds, reason)
 
@@ -56,12 +57,14 @@ def init_context(context: Any) -> None:
     data, settings = context.user_data, read_settings(os.environ)
     data.topics, data.feedback_topic = ModelTopics(settings.topic_prefix), settings.feedback_topic
     data.engine = open_engine(settings.database)
+    # Retried, as the database may start later than this worker: an exception here would end `headrace run`.
     retry_write(lambda: migrate(data.engine, MIGRATIONS), context.logger)
     data.writer, data.answers = Writer(data.engine), MetricsReader(data.engine)
 
 
 def handler(context: Any, event: Any) -> Any:
     """Handle a batch of messages (a list), a firing of the cron trigger, or an HTTP request."""
+    # Only the Kafka trigger has batches, so only its events come as a list.
     if isinstance(event, list):
         return _store(context, event)
     if event.trigger.kind == "cron":
@@ -90,6 +93,7 @@ def _answer(context: Any, event: Any) -> Any:
     except TooLongError as error:
         context.logger.warn_with("a request takes too long to answer: it gets 503", path=event.path[:200])
         found = error_response(503, str(error))
+    # Not retried, unlike a write: an HTTP client waits, and the page asks again by itself.
     except sa.exc.SQLAlchemyError as error:
         context.logger.warn_with("the database can't be read: a request gets 503", error=error_text(error))
         found = error_response(503, "the database is away")

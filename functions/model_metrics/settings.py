@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 _DEFAULT_DATABASE = "sqlite:///model-metrics.sqlite"
 _DEFAULT_FEEDBACK_TOPIC = "model-feedback"
+# The characters that Kafka allows in the name of a topic.
 _PREFIX = re.compile(r"[A-Za-z0-9._-]+")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.functions.run_tracking.settings import read_settings
 
+# The keys are the names of the triggers in function.yaml.
 _SERVICES = {
     "ingestion": "headrace.functions.run_tracking.ingestion.service",
     "control": "headrace.functions.run_tracking.control.service",

@@ -114,6 +114,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         try:
             value = float(text(name))  # accepts 5e9
         except ValueError:
+            # Out of the range, so that the line below is raised for text as well.
             value = least - 1
         if not least <= value <= most:
             raise SettingsError(f"{name} is {text(name)!r}: expected a number from {least:g} to {most:g}")
@@ -124,6 +125,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 
     host, port = text("FRONTIER_HOST"), int(number("FRONTIER_PORT", 0, 65535))
     url = text("FRONTIER_URL").rstrip("/") or f"http://127.0.0.1:{port}"
+    # The name in FRONTIER_URL is always allowed: clients are given addresses with it.
     names = *filter(None, map(str.strip, text("ALLOWED_HOSTS").split(","))), _name_in(url)
     return Settings(
         text("KAFKA_DATA_INGESTION_TOPIC"),

@@ -16,6 +16,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from headrace.functions.run_tracking.settings import SettingsError, read_settings
 
+# With the pause a minute, in which brokers that start at the same time have to be there.
 _ATTEMPTS = 30
 _PAUSE_SECONDS = 2.0
 _SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -112,6 +113,7 @@ def topics_of(environment: Mapping[str, str], ingestion: int = 6, control: int =
     """Return the number of partitions of each topic, by name. Raises SettingsError."""
     settings = read_settings(environment)
     topics = {settings.data_ingestion_topic: ingestion, settings.control_events_topic: control}
+    # The names that function.yaml has as deadLetterTopic.
     return topics | {f"{name}.dlq": 1 for name in topics}
 
 

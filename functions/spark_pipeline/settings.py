@@ -74,6 +74,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
 
 
 def _unknown(name: str) -> str:
+    # cutoff=0: whatever the name, one is found.
     (nearest,) = difflib.get_close_matches(name, _DEFAULTS, n=1, cutoff=0)
     return f"{name} is no setting of the pipeline; the nearest is {nearest}"
 
@@ -85,4 +86,5 @@ def _read(name: str, problems: list[str]) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         problems.append(f"PIPELINE_SQL_FILE: {name} cannot be read: {error}; put it beside function.yaml")
+        # Stands in for the text, as the problem is raised together with all others.
         return ""

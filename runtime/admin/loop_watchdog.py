@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 BEAT_SECONDS = 1.0
+# From then on /live answers 503: the process should be restarted.
 STUCK_SECONDS = 10.0
 
 
@@ -36,6 +37,7 @@ class EventLoopWatchdog:
             self._next_beat.cancel()
 
     def _beat(self) -> None:
+        # Read and cleared on the other thread, without a lock: at worst one beat counts for another.
         self._has_turned = True
         self._next_beat = self._loop.call_later(BEAT_SECONDS, self._beat)
 

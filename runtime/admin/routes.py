@@ -36,6 +36,7 @@ def application(
     """Make the server's application. `why_stuck` says why the process should be restarted, "" otherwise."""
 
     async def live(_: web.Request) -> web.Response:
+        # Not asked of `source`, whose loop may be the one that hangs.
         problem = why_stuck()
         body = {"status": "stuck" if problem else "live", "problems": [problem] if problem else []}
         return web.json_response(body, status=503 if problem else 200)

@@ -144,6 +144,7 @@ class CrossThreadStatus:
             raise HeadraceError(problem)
         answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ask(), self._loop))
         try:
+            # Given up here, the question is cancelled on its own loop, too.
             return await asyncio.wait_for(answer, seconds)
         except TimeoutError:
             why = self._watchdog.problem() or f"the event loop did not answer within {seconds:g} s"

@@ -148,6 +148,7 @@ def _has_ended(path: Path) -> bool:
     except OSError:  # somebody else is about to delete it
         return True
     with suppress(OSError):
+        # While it is locked: a run that has just opened it sees that it is gone (`_locked`).
         path.unlink()
     os.close(file)
     return True

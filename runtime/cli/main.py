@@ -31,6 +31,7 @@ _COMMANDS = {
 class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
+            # From the table: click's own list would import every command to ask it for its help.
             formatter.write_dl([(name, about) for name, (_, about) in sorted(_COMMANDS.items())])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -43,6 +44,7 @@ class _Commands(click.Group):
             module = import_module(f"headrace.runtime.cli.{_COMMANDS[cmd_name][0]}")
         finally:
             gc.enable()
+        # `try` is a keyword, so its function is called `try_`.
         command: click.Command = getattr(module, cmd_name + "_" * iskeyword(cmd_name))
         return command
 

@@ -69,6 +69,7 @@ def _copy(folder: Traversable, name: str, only: Collection[str]) -> dict[str, st
     """
     found = [it for it in folder.iterdir() if it.is_file() and (not only or it.name in only)]
     its_name = folder.name.replace("_", "-")  # a function's name has no underscores
+    # The specification first: the files are named to the user in this order.
     texts = {it.name: it.read_text(encoding="utf-8") for it in sorted(found, key=lambda it: it.name != _SPEC)}
     return {
         file: text

@@ -48,6 +48,7 @@ def _help(command: click.Command) -> str:
 
 
 def _option_row(option: click.Option, context: click.Context) -> tuple[str, ...]:
+    # click calls a number with bounds INTEGER RANGE or FLOAT RANGE.
     value = "" if option.is_flag else f" {option.make_metavar(context).removesuffix(' RANGE')}"
     names = ", ".join(f"`{name}{value}`" for name in option.opts)
     return names, _default(option, context), _effect(option)

@@ -34,6 +34,7 @@ def schema(  # noqa: PLR0913  # one argument per option
     kinds = installed_kinds()  # kinds of other distributions show up in all pages
     if example is not None:
         show = spark_example if spark else kind_example
+        # A page has its own line end: `make generate` writes it into a file as it is.
         click.echo(show(_kind(example, kinds)), nl=False)
     elif commands:
         click.echo(command_reference(context.find_root()), nl=False)

@@ -15,6 +15,7 @@ ENV_SCHEMA = {
         "properties": {
             "name": {"type": "string", "pattern": "^[^=]+$"},
             "value": {"type": ["string", "number", "boolean", "null"]},
+            # Whatever is in it: it is left out with a notice.
             "valueFrom": {},
             _DASHBOARD_KEY: {"type": "string"},
         },
@@ -71,6 +72,7 @@ def _faults(entry: object, path: Path, suggestions: Suggestions) -> list[tuple[P
         if key not in (*_KEYS, _DASHBOARD_KEY)
     ]
     name, value = text_of_scalar(entry.get("name")), text_of_scalar(entry.get("value"))
+    # To a process a variable is NAME=VALUE up to a NUL: a name can have neither, a value no NUL.
     if not isinstance(name, str) or not name or set("=\0") & set(name):
         faults.append(((*path, "name"), "expected the name of a variable, without ="))
     if not isinstance(value, str) or "\0" in value:

@@ -127,6 +127,7 @@ def _effect(setting: Setting) -> str:
 
 
 def _comment(text: str) -> list[str]:
+    # Keys, options and patterns stay whole, however long they are.
     lines = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
     return [f"# {line}" for line in lines]
 
@@ -137,6 +138,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
 
 def _key_value(key: str, value: Any) -> list[str]:
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        # In the order of the declaration: a variable's name before its value.
         return [f"{key}:", *_indented(yaml.safe_dump(value, sort_keys=False).splitlines())]
     return [f"{key}: {_inline(value)}"]
 

@@ -58,6 +58,7 @@ class FunctionSpec:
     @property
     def project(self) -> str:
         """Label nuclio.io/project-name; Nuclio's default where there is none."""
+        # Labels are taken as they are written, so this may be anything.
         labels = self.metadata.labels if isinstance(self.metadata.labels, dict) else {}
         return str(labels.get("nuclio.io/project-name", "default"))
 
@@ -77,6 +78,7 @@ class FunctionSpec:
             "NUCLIO_FUNCTION_VERSION": "" if version is None else str(version),
             "NUCLIO_FUNCTION_HANDLER": self.handler,
             "NUCLIO_HANDLER": self.handler,
+            # Last: what the file says beats what Nuclio sets.
             **self.env,
         }
 
@@ -128,6 +130,7 @@ class FunctionSpec:
     @property
     def event_timeout_seconds(self) -> float | None:
         """Limit of one call of the handler; None: there is no limit."""
+        # 0 is the default, which stands for no limit; the file itself can't say 0.
         return self.fields.event_timeout_seconds or None
 
     @property

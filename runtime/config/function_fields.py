@@ -31,6 +31,7 @@ _WRITTEN_BY_KUBERNETES = "Kubernetes writes it, nobody sets it"
 
 _HANDLER = re.compile(r"[\w-]+(\.[\w-]+)*:[^\W\d]\w*")
 _RUNTIME = re.compile(r"python(:[23](\.\d+)*(-[\w.]+)?)?")  # an image's tag, such as 3.8-alpine
+# Kubernetes' other resources: disk, huge pages, and those of vendors, such as nvidia.com/gpu.
 _OTHER_RESOURCE = re.compile(r"ephemeral-storage|hugepages-.+|[^/]+/[^/]+")
 LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 """Levels that an entry of loggerSinks may name, in Python's numbers."""

@@ -82,6 +82,7 @@ def _read(file: pathlib.Path) -> YamlSource:
 
 def _text(file: pathlib.Path) -> str:
     try:
+        # Some editors begin a file with a byte order mark, which this decoder takes off.
         return file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         message = "is not UTF-8 text"
@@ -113,6 +114,7 @@ class _FunctionReader:
         self.folder = file.resolve().parent
         self.kinds = kinds
         named = source.renamed("meta", "metadata")  # Nuclio's old name for it
+        # With the problems of the YAML itself and of --set: all are shown together.
         self.findings = Findings(named, problems=list(source.problems))
         if named is not source:
             self.findings.notice(("metadata",), "is written as meta, its old name")
@@ -133,7 +135,9 @@ class _FunctionReader:
         if self._with_handler and can_look:
             self._look_for_handler(document, code)
         spark = None
+        # Not whether it holds anything: `spark: {}` asks for Spark, too.
         if "spark" in spec.model_fields_set:
+            # The environment that the workers will have.
             spark = read_spark(spec.spark, {**os.environ, **env}, self.findings)
         triggers = self._triggers(spec, annotations)
         outputs = OutputReader(self.findings, self.folder, self.kinds).read_all(spec.outputs)
@@ -159,6 +163,7 @@ class _FunctionReader:
             triggers=triggers,
             outputs=outputs,
             spark=spark,
+            # Each once: an annotation is read again for each trigger.
             notices=tuple(dict.fromkeys(map(str, self.findings.notices))),
             settings=tuple(self.findings.settings),
             source=self.findings.source,
@@ -247,6 +252,7 @@ class _FunctionReader:
             self.findings.notice(("spec", "disable"), "the function is disabled")
         running = f"{sys.version_info.major}.{sys.version_info.minor}"
         version = spec.runtime.partition(":")[2]
+        # Behind a dash stands the image's variant, such as 3.8-alpine, which says nothing about Python.
         if version.partition("-")[0] not in ("", "3", running):
             self.findings.notice(("spec", "runtime"), f"the handler runs on Python {running}, not {version}")
 
@@ -269,6 +275,7 @@ def is_from_mlrun(document: Mapping[str, Any]) -> bool:
 
     Functions of mlrun expect some things to be Nuclio's own way.
     """
+    # Nothing has checked the document yet, so any part of it may be anything.
     spec, about = document.get("spec"), document.get("metadata") or document.get("meta")
     labels = about.get("labels") if isinstance(about, dict) else None
     env = spec.get("env") if isinstance(spec, dict) else None

@@ -5,6 +5,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+# By these a module may have names that its text doesn't show.
 _MAY_BIND_ANYTHING = frozenset({"*", "__getattr__", "globals"})
 
 

@@ -74,6 +74,7 @@ def _object(
 
 def _setting(declared: DeclaredSetting, schema: Schema) -> Schema:
     facts, setting = dict(schema), declared.setting
+    # pydantic makes one of the field's name in Python, which no file has.
     facts.pop("title", None)
     if setting.absent:
         facts.pop("default")  # no value that a file could give
@@ -81,6 +82,7 @@ def _setting(declared: DeclaredSetting, schema: Schema) -> Schema:
         # "not": {} matches nothing: editors mark the key, whatever its value.
         return {"description": f"{setting.effect} It {NOT_BUILT}.", "not": {}}
     if setting.built_values:
+        # In place of the type's own list: a value that isn't built is marked as well.
         facts["enum"] = list(setting.built_values)
     return facts if declared.shape == ANYTHING else _or_variable(facts)
 

@@ -65,6 +65,7 @@ def _part(title: str, model: type[Settings]) -> Iterator[str]:
     if rows := [_row(declared) for declared in settings_of(model)]:
         yield from ("", *table(_COLUMNS, rows))
     if rules := [_rule(model, rule.about, rule.check) for rule in model.rules]:
+        # Each once: several rules about a setting may have the same words.
         yield from ("", *dict.fromkeys(rules))
     yield from _ignored(model)
 
@@ -103,6 +104,7 @@ def _default(declared: DeclaredSetting) -> str:
 
 def _rules(declared: DeclaredSetting) -> str:
     setting = declared.setting
+    # Flags as YAML spells them.
     built = ", ".join(f"`{as_written(value)}`".replace("True", "true") for value in setting.built_values)
     rules = (
         f"required: {setting.required}" if setting.required else "",

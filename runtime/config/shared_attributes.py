@@ -74,6 +74,7 @@ class OnFailureSettings(Settings):
         )
 
 
+# A worker's shared memory has places for as many records that run at once (wire/progress_slot.py).
 MaxConcurrency = Annotated[Count, Ge(1), Le(1000)]
 
 

@@ -100,6 +100,7 @@ class SparkSpec:
 
 def read_spark(written: object, environment: Mapping[str, str], findings: Findings) -> SparkSpec:
     """Read the mapping at spec.spark: defaults where a problem is added. conf and remote may hold secrets."""
+    # Asked of what is written: to read it one has to know already.
     is_remote = isinstance(written, dict) and bool(written.get("remote"))
     # Only a remote server asks for a token: the variable means nothing to one of our own.
     context = ReadContext(findings.source, environment=environment if is_remote else {})

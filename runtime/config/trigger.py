@@ -172,6 +172,7 @@ class TriggerReader:
             self.findings.problem((*path, "name"), f"{read.values.name!r} must equal its key, {name!r}")
         for rule in TriggerFields.rules:
             self.findings.check(rule, read, read)
+        # After the rules, which judge what is written.
         return self._without_idle(read, kind.Settings.idle_fields if kind else {})
 
     def _without_idle(
@@ -215,6 +216,8 @@ class TriggerReader:
     def _read_as_likely_kind(self, common: ReadResult[TriggerFields]) -> None:
         """Read attributes for their problems alone, where the file doesn't rightly say which kind it is."""
         written, path = common.values.attributes, common.paths["attributes"]
+        # Nothing is known here of the attributes that Nuclio's other kinds have. Where `kind` has a problem,
+        # the model was made without it.
         if not isinstance(written, dict) or getattr(common.values, "kind", "") in NUCLIO_KINDS:
             return
         keys = {key.lower() for key in written}

@@ -13,6 +13,7 @@ from headrace.runtime.settings.declare import Settings, with_annotations
 from headrace.runtime.settings.names import nearest
 
 GROUP = "headrace.triggers"
+# Nuclio's names, several for some kinds: a file with one that isn't built is told so.
 NUCLIO_KINDS = (
     "http",
     "cron",

@@ -22,17 +22,17 @@ class AckRouter:
 
     @property
     def takes_acks(self) -> bool:
-        """Whether any of the triggers does."""
+        """Whether any of the triggers takes acks."""
         return any(target.takes_acks for target in self._targets)
 
     def route(self, said: Ack | Nack, sender: PartitionAcks) -> None:
         """Hand what one of `sender`'s workers says to `sender`, or to all that may have the partition.
 
         Groups share a topic without sharing their progress: what one of them has handled, another may not
-        have begun. So what `sender` has, or had, is its own. If nobody has the partition, the ack is refused,
-        and the record is delivered where the partition is now.
+        have begun. So acks of a partition that `sender` has, or had, are for `sender` alone. If nobody has
+        the partition, the ack is refused, and the record is delivered by whichever replica has it now.
         """
-        # Also what it had: an ack that crosses a revoke must not reach another group.
+        # Also a partition that `sender` had: an ack that crosses its revoke must not reach another group.
         is_senders = sender.has_had(PartitionKey(said.topic, said.partition))
         targets = [sender] if is_senders else self._targets
         taken = [target.take(said) for target in targets if target.takes_acks]
@@ -54,8 +54,8 @@ class AckRouter:
     def owned_frame(self, sender: PartitionAcks) -> bytes:
         """Return the frame that says which partitions, of which logs, a worker of `sender` may ack here.
 
-        As `route` has it. Where triggers know a log differently (one is behind, or reads another cluster) the
-        worker can't tell which is meant, so its stamp is left empty.
+        The same partitions as `route` accepts. If triggers know a log differently (one is behind, or reads
+        another cluster), the worker can't tell which is meant, so its stamp is left empty.
         """
         by_topic: dict[str, dict[int, str]] = {}
         for target in self._targets:

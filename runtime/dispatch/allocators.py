@@ -21,7 +21,7 @@ class PoolAllocator:
 
     def __init__(self) -> None:
         self._lanes: deque[Lane] = deque()
-        self._offered_at: dict[int, float] = {}  # by lane id; what is queued, and nothing else
+        self._offered_at: dict[int, float] = {}  # by lane id; of queued lanes only
         self.waited_seconds = 0.0
         """How long the lane that `take` returned last had been in the queue."""
 
@@ -33,7 +33,7 @@ class PoolAllocator:
         return None
 
     def offer(self, lane: Lane) -> bool:
-        """Queue a lane that waits, with none in flight; return False where it is queued already."""
+        """Queue a lane that waits, with none in flight; return False if it is queued already."""
         if lane.id in self._offered_at:
             return False
         self._offered_at[lane.id] = time.monotonic()
@@ -54,10 +54,11 @@ class PoolAllocator:
     def put_back(self, worker_index: int, lanes: Sequence[Lane]) -> None:
         """Return lanes that `take` has just given, in the same order, to the front of the queue."""
         self._lanes.extendleft(reversed(lanes))
+        # Their wait is counted from here on: `take` has forgotten since when they waited.
         self._offered_at |= dict.fromkeys((lane.id for lane in lanes), time.monotonic())
 
     def prune(self, worker_index: int) -> list[Lane]:
-        """Drop what can't be handed out to this worker now; return what is left, in the order of `take`.
+        """Drop the lanes that can't be handed out to this worker now; return the others in order of `take`.
 
         A dropped lane comes back by `offer`, at the end of the queue.
         """
@@ -89,8 +90,8 @@ class StaticAllocator:
     def place(self, keys: Collection[PartitionKey]) -> None:
         """Spread `keys`, all partitions of the trigger on this replica, over the workers.
 
-        Where none was here before, in contiguous ranges whose sizes differ by at most one. Otherwise those
-        that stay keep their workers, and new ones go to the workers that have fewest.
+        If none of them was here before: in contiguous ranges, whose sizes differ by at most one. Otherwise
+        partitions that stay keep their workers, and new ones go to the workers that have fewest.
         """
         stay = {key: worker for key, worker in self._worker_of.items() if key in keys}
         self._worker_of = stay or contiguous_ranges(keys, len(self._queues))
@@ -106,7 +107,7 @@ class StaticAllocator:
         return self._worker_of.get(key)
 
     def offer(self, lane: Lane) -> bool:
-        """Queue a lane for its worker; return False where it is queued already."""
+        """Queue a lane for its worker; return False if it is queued already."""
         return self._queues[self._worker_of.get(lane.key, 0)].offer(lane)
 
     def take(self, worker_index: int) -> Lane | None:
@@ -119,7 +120,7 @@ class StaticAllocator:
         self._queues[worker_index].put_back(worker_index, lanes)
 
     def prune(self, worker_index: int) -> list[Lane]:
-        """Drop from this worker's queue what can't be handed out now; return what is left, in order."""
+        """Drop lanes from this worker's queue that can't be handed out now; return the others, in order."""
         return self._queues[worker_index].prune(worker_index)
 
 

@@ -19,7 +19,7 @@ from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.sender import KEPT_SECONDS, Part
 
 EndSession: TypeAlias = Callable[[str], Awaitable[bool]]
-"""Ends what runs in a Spark session, given its id; whether nothing of it runs any more."""
+"""Ends all jobs in a Spark session, given its id, and returns whether none runs any more."""
 
 
 async def no_session(_: str) -> bool:
@@ -30,8 +30,8 @@ async def no_session(_: str) -> bool:
 class BatchScheduler:
     """Hands out one batch of a partition at a time, each after a commit that tells of it: its plan.
 
-    Full batches are planned ahead. Others, and those whose plan names a Spark session, are chosen for a
-    worker when their time has come.
+    Full batches are planned ahead. Smaller batches, and batches on Spark, whose plan names a session, are
+    chosen for a worker when their time has come.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class BatchScheduler:
         self._timer: asyncio.TimerHandle | None = None
 
     def hand_out(self, worker: WorkerHandle) -> bool:
-        """Send a worker a planned batch, or commit the plan of one; return False where neither is due."""
+        """Send a worker a planned batch, or commit the plan of one; return False if neither is due."""
         if not self._has_room(worker):
             return False
         allocator = self._state.allocator
@@ -86,10 +86,10 @@ class BatchScheduler:
         await self._plans.stop()
 
     def _has_room(self, worker: WorkerHandle) -> bool:
-        """Whether it may have the batch after the one that it is in, or what keeps it busy for a moment.
+        """Whether the worker may have one more batch: one behind its first, or several if they are quick.
 
         Nothing goes behind a batch on Spark: a plan names its worker's session, which may be another one
-        by then. Nor with exactlyOnce.
+        by then. Nor does anything with exactlyOnce.
         """
         in_flight = worker.in_flight
         if not in_flight.runs:
@@ -101,7 +101,7 @@ class BatchScheduler:
     def _is_cheapest_at(self, worker: WorkerHandle, partition: AssignedPartition) -> bool:
         """Whether the worker can have the partition's batch without decoding a chunk that another has begun.
 
-        What has waited for that other worker long enough goes to any.
+        A batch that has waited for that other worker long enough goes to any worker.
         """
         lane = partition.lane
         chunk = lane.next_chunk
@@ -113,7 +113,7 @@ class BatchScheduler:
     def _send_planned(
         self, worker: WorkerHandle, partition: AssignedPartition, waited_seconds: float = 0.0
     ) -> bool:
-        """Send the partition's next batch, if a commit has told of it; return whether that is so."""
+        """Send the partition's next batch, if a commit has told of it; return whether it was sent."""
         lane = partition.lane
         end = None if worker.spark_session_id else partition.plan.safe_end(lane.buffer.next_offset)
         if end is None or partition.missing_of_plan or not lane.is_deliverable or lane.is_head_refused:
@@ -125,7 +125,7 @@ class BatchScheduler:
         return True
 
     def _plan(self, worker: WorkerHandle, waiting: Collection[AssignedPartition]) -> bool:
-        """Commit, then send, a batch of what no commit tells of yet; return whether there is one."""
+        """Begin to commit, then send, a batch that no commit tells of yet; return whether there is one."""
         unplanned = [it for it in waiting if worker.spark_session_id or not self._has_plan(it)]
         choice = choose_batch(
             unplanned, self._policy, time.monotonic(), is_of_one_partition=self._state.policy.exactly_once
@@ -136,6 +136,7 @@ class BatchScheduler:
             return False
         parts = [(part.partition, part.plan) for part in choice.parts]
         for partition, plan in parts:
+            # At once, not in the task below: no other worker's batch may take the same records.
             partition.propose(plan)
         # What is being planned isn't deliverable, so it leaves the queue; it is offered again once committed.
         self._state.allocator.prune(worker.index)
@@ -153,7 +154,7 @@ class BatchScheduler:
     ) -> None:
         """Commit the plan, then send its batch.
 
-        In this order: a batch that starts before its plan is safe could be repeated by nobody after a kill.
+        The order counts: nobody could repeat a batch, after a kill, that began before its plan was safe.
         """
         session = worker.spark_session_id
         try:
@@ -185,7 +186,7 @@ class BatchScheduler:
     async def _commit_plans(
         self, parts: Sequence[tuple[AssignedPartition, PlannedBatches]]
     ) -> Sequence[tuple[AssignedPartition, PlannedBatches]]:
-        """Commit the plans until some are safe, and return those."""
+        """Try to commit the plans until some are safe, and return the parts that these are of."""
         while planned := _still_planned(parts):
             if safe := await self._plans.commit(planned):
                 return [(partition, plan) for partition, plan in parts if partition in safe]
@@ -204,7 +205,7 @@ class BatchScheduler:
     ) -> None:
         """End the sessions that earlier deliveries of these batches have used, other than `new`.
 
-        What such a session still runs on Spark must not commit after the batch that comes again.
+        A job that still runs in such a session must not commit after the batch that comes again.
         """
         planned = _still_planned(parts)
         plans = [partition.plan.of(partition.lane.buffer.next_offset) for partition in planned]
@@ -213,9 +214,10 @@ class BatchScheduler:
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _dispatch_in(self, seconds: float) -> None:
-        """Call `dispatch` in so many seconds, unless a timer does that earlier: that costs nothing."""
+        """Have `dispatch` called within so many seconds: a timer that is set for an earlier time stays."""
         loop = asyncio.get_running_loop()
         when = loop.time() + seconds
+        # One timer for all: `dispatch` looks at everything that waits, and whoever isn't due asks again.
         if self._timer is None or self._timer.cancelled() or not loop.time() < self._timer.when() <= when:
             if self._timer is not None:
                 self._timer.cancel()
@@ -223,7 +225,7 @@ class BatchScheduler:
 
 
 def _is_next(lane: PartitionLane, plan: PlannedBatches) -> bool:
-    """Whether the plan is still what goes next: nothing from before it has come back since."""
+    """Whether the plan still goes next: no record below it has come back since."""
     offset = lane.buffer.next_offset
     return offset is not None and plan.first <= offset
 
@@ -237,8 +239,8 @@ def end_orphaned_sessions(
 ) -> list[asyncio.Task[None]]:
     """Start a task for each Spark session of a dead owner that the partitions' plans name: it is ended.
 
-    Once for each assignment, but for `own`, the sessions of workers here: what a dead owner left behind
-    would hold up the first batch. Who repeats a planned batch makes sure of it by itself: BatchScheduler.
+    Done once for each assignment, and not for `own`, the sessions of workers here: the jobs of a dead owner
+    would hold up the first batch. Before a batch is repeated, BatchScheduler makes sure that they have ended.
     """
 
     async def end(session: str) -> None:

@@ -10,7 +10,7 @@ from headrace.runtime.partitions.partition import AssignedPartition
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """The first `count` waiting records of a partition. `is_fixed`: these, and no others with them."""
+    """The first `count` waiting records of a partition. `is_fixed`: they have to be a batch by themselves."""
 
     partition: AssignedPartition
     count: int
@@ -33,11 +33,11 @@ class BatchChoice:
 def choose_batch(
     ready: Iterable[AssignedPartition], policy: BatchPolicy, now: float, *, is_of_one_partition: bool = False
 ) -> BatchChoice:
-    """Choose from partitions with waiting records, those first that have waited longest for a worker.
+    """Choose from partitions with waiting records, in their order: first who has waited longest for a worker.
 
     A full batch goes at once, another one when the first of its records has waited for the policy's time.
-    Fixed parts go before their time, and alone: those that have been a batch before and must be the same one
-    again, and records that failed, which may go in small batches only. `now` is by time.monotonic.
+    Fixed parts go before their time, and alone: records that have been a batch before, and must be the same
+    batch again, and records that failed, which may go in small batches only. `now` is by time.monotonic.
     """
     if is_of_one_partition:
         return _first_due(_choose([partition], policy, now) for partition in ready)
@@ -58,7 +58,7 @@ def _choose(ready: Iterable[AssignedPartition], policy: BatchPolicy, now: float)
         if not missing:
             return BatchChoice(parts)
         waited = now - partition.lane.waiting_since
-        # Where no more can come to it, a part that isn't full would wait for its time in vain.
+        # A part that isn't full would wait for its time in vain if no more records can come to it.
         wait = min(wait, policy.timeout_seconds - waited if partition.may_grow else 0)
     if not parts:
         return BatchChoice()
@@ -66,7 +66,7 @@ def _choose(ready: Iterable[AssignedPartition], policy: BatchPolicy, now: float)
 
 
 def _first_due(choices: Iterable[BatchChoice]) -> BatchChoice:
-    """Return the first choice that is to be handed out; else when to look again at the earliest."""
+    """Return the first choice that has parts to hand out; if none has, when to look again at the earliest."""
     waits: list[float] = []
     for choice in choices:
         if choice.parts:
@@ -77,7 +77,7 @@ def _first_due(choices: Iterable[BatchChoice]) -> BatchChoice:
 
 
 def next_part(partition: AssignedPartition, size: int) -> BatchPart | None:
-    """Return as much of a partition as may go together now; None where its plan isn't fetched as a whole."""
+    """Return as much of a partition as may go together now; None if its plan isn't fetched as a whole."""
     plan, buffer = partition.plan.planned, partition.lane.buffer
     first = buffer.next_offset
     assert first is not None, "something waits"
@@ -86,6 +86,6 @@ def next_part(partition: AssignedPartition, size: int) -> BatchPart | None:
             return None
         return BatchPart(partition, buffer.count_below(batch.end), is_fixed=True)
     if plan is not None and (above := plan.above(first)) is not None:
-        # What lies above was planned, and must come again as it was: nothing of it goes with what is below.
+        # The records above were planned, and must come again as they were: none goes with those below.
         size = min(size, buffer.count_below(above.first))
     return BatchPart(partition, *buffer.count_together(size, partition.failed))

@@ -109,7 +109,7 @@ class Dispatcher:
     # ---- for the processor
 
     async def start(self) -> None:
-        """Start all workers. Raises HandlerLoadError where the handler can't be loaded."""
+        """Start all workers. Raises HandlerLoadError if the handler can't be loaded."""
         self._watchdog.start()
         self._redelivery.start()
         # All are waited for, so that the first failure leaves none of the others amid its start.
@@ -125,6 +125,7 @@ class Dispatcher:
     async def stop(self, wait_seconds: float) -> None:
         """Stop all workers; those that still run something after `wait_seconds` are killed."""
         self._stragglers.stop()
+        # What hands out and what recalls stops before the workers do.
         await self._scheduler.stop()
         await end_tasks(self._session_ends)
         await self._failures.stop()
@@ -147,14 +148,15 @@ class Dispatcher:
         self._state.feed = feed
 
     def on_assigned(self, keys: Iterable[PartitionKey]) -> None:
-        """Take acks for these, which wait until they `begin`."""
+        """Take acks for these partitions from now on; the acks wait until the partitions `begin`."""
         self._acks.on_assigned(keys)
         self._router.on_changed()
 
     def begin(self, partitions: Sequence[AssignedPartition]) -> None:
-        """Deliver these, besides those that are here."""
+        """Deliver these partitions, besides those that are here."""
+        # Not by key: outcomes of an older assignment of a partition have another lane, and find nothing.
         self.partitions.update((partition.lane.id, partition) for partition in partitions)
-        # Also what is owned and still to begin is placed: so a partition keeps its worker then.
+        # Owned partitions that are still to begin are placed too, so they keep their workers when they do.
         self.allocator.place({*self._acks.owned, *(partition.key for partition in self.partitions.values())})
         own = {worker.spark_session_id for worker in self.workers}
         running = [task for task in self._session_ends if not task.done()]
@@ -165,11 +167,12 @@ class Dispatcher:
             here = (offset for offset in unwritten if partition.log.has(log.stamp, offset))
             partition.pending.restore_rejected(here, partition.ledger)
         self._acks.begin(partitions)
+        # Only now has each of them a log whose stamp workers can be told: it was empty in `on_assigned`.
         self._router.on_changed()
 
     def restart(self, partition: AssignedPartition) -> None:
         """Deliver a new object for a partition that was revoked alone; it keeps its worker."""
-        self._left_unwritten.pop(partition.key, None)  # these were offsets of the log before
+        self._left_unwritten.pop(partition.key, None)  # offsets of the log before
         self.partitions[partition.lane.id] = partition
         self._failures.begin(partition)
         self._acks.begin([partition])
@@ -178,7 +181,7 @@ class Dispatcher:
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> int:
         """Add records that were fetched. Call `dispatch` once all partitions of a fetch are added.
 
-        Returns about how many bytes each of them takes that waits now, 0 where none does.
+        Returns about how many bytes each of them takes while it waits; 0 if none has to wait.
         """
         record_bytes = partition.on_fetched(records, self.policy.fetch_max_bytes, time.monotonic())
         self.submit(partition.lane)
@@ -193,7 +196,7 @@ class Dispatcher:
     def submit(self, lane: Lane, guest_metrics: TriggerMetrics | None = None) -> None:
         """Offer a lane that has something to hand out. `dispatch` follows.
 
-        `guest_metrics` are those of a trigger that shares the workers, where the lane is one's.
+        `guest_metrics`: if the lane is of a trigger that shares the workers, the metrics of that one.
         """
         if guest_metrics is not None:
             self._state.guest_metrics[lane.id] = guest_metrics
@@ -203,7 +206,7 @@ class Dispatcher:
 
     def pause(self, lane: Lane) -> None:
         """Fetch no more of the lane's partition before its running record ends, which takes long."""
-        # Not where the lane is one key of several: the others go on.
+        # Not for the lane of one key of several: the others go on.
         if (partition := self.partitions.get(lane.id)) is not None:
             partition.is_paused = True
             self._state.feed.on_room(partition)
@@ -220,7 +223,7 @@ class Dispatcher:
             self.workers[lane.worker_index].sender.take_reply(lane, byte_count)
 
     def recall(self, lane: Lane, *, cancels: bool = False) -> None:
-        """Have back what hasn't started of a lane; with `cancels`, also cancel what runs, if it can be."""
+        """Have a lane's records back that haven't started; with `cancels`, also cancel the one that runs."""
         if lane.in_flight_count and lane.worker_index is not None:
             worker = self.workers[lane.worker_index]
             (worker.withdraw if cancels else worker.recall)(lane)
@@ -228,19 +231,20 @@ class Dispatcher:
     def dispatch(self) -> None:
         """Give every worker that has room its next records, in turn, the emptiest first."""
         if self._is_dispatching:
-            return  # a decision made below has freed something: the loop goes on until nobody takes any more
+            return  # called from the loop below, which goes on until no worker takes any more
         if self.lease.is_over:
             return  # somebody else may have been given the records; its trigger says how it goes on
         if self._produces.is_held_up():
-            return  # it calls this once there is room again
+            return  # ProduceTracker calls `dispatch` once there is room again
         self._is_dispatching = True
         try:
             takers = [worker for worker in self.workers if worker.takes_more]
             while takers:
+                # Anew each time: what was handed out has changed the order.
                 takers.sort(key=lambda worker: len(worker.in_flight))
                 takers = [worker for worker in takers if self._scheduler.hand_out(worker)]
             for worker in self.workers:
-                worker.sender.flush()  # all that it was sent here leaves in one write, and wakes it once
+                worker.sender.flush()  # all that was sent above leaves in one write, and wakes it once
         finally:
             self._is_dispatching = False
         self._stragglers.watch()
@@ -250,15 +254,16 @@ class Dispatcher:
     ) -> None:
         """Take partitions away for good: recall, wait, kill. Returns when nothing of them is in flight.
 
-        What finishes within `wait_seconds` is settled; what doesn't stays open. After that, what has been
-        handled may be acked for `late_ack_seconds`.
+        Records that finish within `wait_seconds` are settled; the others stay open. After that, records that
+        were handled may still be acked for `late_ack_seconds`.
         """
+        # First, since the steps below wait: from here on nothing of these is handed out.
         self._revoker.recall(partitions)
         for partition in partitions:
             self._failures.forget(partition)
         if not self._is_stopping:
-            # Idle workers too, as far as they may have had these: background tasks of theirs may work for a
-            # record that has returned.
+            # Also in idle workers that may have had these partitions: a background task may still work for a
+            # record whose handler has returned.
             self._state.signal(FrameKind.DRAIN, {self.worker_of(partition.key) for partition in partitions})
         await self._revoker.end(partitions, wait_seconds)
         await self._revoker.confirmed(partitions, wait_seconds)
@@ -268,6 +273,7 @@ class Dispatcher:
         for partition in partitions:
             if unwritten := {*partition.pending.rejected, *partition.pending.unwritten()}:
                 self._left_unwritten[partition.key] = partition.log, unwritten
+            # Not before: acks that `sync_progress` takes in have to find their partition.
             self._acks.end(partition)
             self._redelivery.end(partition)
             self.partitions.pop(partition.lane.id, None)
@@ -278,14 +284,14 @@ class Dispatcher:
         return self._revoker.hurry(wait_seconds, late_ack_seconds)
 
     def on_revoked(self, keys: Iterable[PartitionKey] | None) -> None:
-        """Refuse acks for these, or for all (None), until they are assigned again."""
+        """Refuse acks for these partitions (None: all), until they are assigned again."""
         self._acks.on_revoked(keys)
         # Not in `revoke`: a partition that only starts anew keeps its worker.
         self.allocator.place(self._acks.owned)
         self._router.on_changed()
 
     def cut_off(self, partition: AssignedPartition, why: str) -> None:
-        """Halt a partition behind what was fetched, which is handed out: what follows can't be fetched."""
+        """Halt a partition behind its fetched records, which are handed out; the next one is unreadable."""
         partition.why_cut_off = why
         self.dispatch()
         message = "%s is halted at offset %d: %s; nothing is committed past it"
@@ -298,7 +304,7 @@ class Dispatcher:
     # ---- inside
 
     def _resume(self, lane: Lane) -> None:
-        """Let a lane go on whose state has changed: bring its orphans again, and hand it out."""
+        """Let a lane go on whose state has changed: have its orphans come again, and offer it to workers."""
         if (partition := self._state.partition_of(lane)) is not None and partition.awaiting_ack.has_orphans:
             self._redelivery.redeliver(partition)
         self._state.offer_again(lane)

@@ -19,6 +19,7 @@ from headrace.runtime.wire.undecoded import UndecodableError
 
 logger = logging.getLogger(__name__)
 
+# Between two tries at a commit, or at a dead letter if the policy has no wait.
 _RETRY_SECONDS = 1.0
 
 
@@ -40,9 +41,9 @@ class FailureHandler:
     def begin(self, partition: AssignedPartition) -> None:
         """Judge the records that had failed under the partition's last owner, as its assignment begins.
 
-        What has spent its attempts gets one more, alone, where `then` is halt. Otherwise it ends without one,
-        as it would have under its last owner. Except what failed in a batch or a range: which record of it is
-        bad isn't known.
+        A record that has spent its attempts gets one more, alone, if `then` is halt. Otherwise it ends
+        without one, as it would have under its last owner; but not what failed in a batch or a range, as it
+        isn't known which record of that is bad.
         """
         is_alone = self._state.policy.batch is None
 
@@ -54,7 +55,7 @@ class FailureHandler:
         partition.failed.judge_all(judge)
 
     def after_failure(self, partition: AssignedPartition, lane: PartitionLane) -> None:
-        """Decide on what failed: it is back, and nothing of its lane is in flight."""
+        """Decide on the records that failed: all are back, and nothing of their lane is in flight."""
         waiting: list[FailedRecord] = []
         # A record before the one that was waited for may have failed after all, by a message that couldn't be
         # written: that one is decided on first.
@@ -64,6 +65,7 @@ class FailureHandler:
             if (record := partition.failed.of(offset)) is None:
                 continue  # acked meanwhile
             if self.judge(record):
+                # It need not come again as the batch that it was: it goes with fewer others from now on.
                 partition.plan.drop_started()
             if not record.is_refused:
                 waiting.append(record)
@@ -78,7 +80,7 @@ class FailureHandler:
     def judge(self, record: FailedRecord) -> bool:
         """Mark a record that has spent its attempts to go with fewer others, or never; return whether it has.
 
-        Half as many each time: so the one bad record of a batch is found, and fails by itself.
+        Half as many others each time: so the one bad record of a batch is found, and fails by itself.
         """
         is_spent = self._policy.is_spent(record.failures)
         if is_spent:
@@ -133,7 +135,7 @@ class FailureHandler:
         await end_tasks(self._tasks.values())
 
     async def persist(self, partition: AssignedPartition) -> None:
-        """Return once the partition's attempts are committed, or it is revoked: that commits them too."""
+        """Return once the partition's attempts are committed, or it is revoked: its last commit has them."""
         while not await self._state.feed.commit([partition]):
             if partition.lane.state is PartitionState.REVOKED:
                 return
@@ -149,7 +151,7 @@ class FailureHandler:
         ]
         wait = max(waits, default=0.0)
         logger.info("%s is delivered again in %.1f s", partition, wait)
-        # Before the record runs again: what kills its replica must not begin at attempt 1 for ever.
+        # Committed before the record runs: one that kills its replica must not begin at attempt 1 for ever.
         await asyncio.gather(self.persist(partition), asyncio.sleep(wait))
         self._metrics.retries.inc(len(failed))
         self._go_on(lane)
@@ -234,7 +236,7 @@ class FailureHandler:
         try:
             return await write
         finally:
-            if writes.get(lane.id) is write:  # else it was given up, and another one has begun
+            if writes.get(lane.id) is write:  # otherwise it was given up, and another one has begun
                 del writes[lane.id]
             self._state.changed.set()
 
@@ -296,6 +298,7 @@ class FailureHandler:
         task.add_done_callback(lambda task: self._ended(lane, task))
 
     def _ended(self, lane: PartitionLane, task: asyncio.Task[None]) -> None:
+        # Not if a newer task has its place: `_start` ends the earlier one, which gets here later.
         if self._tasks.get(lane) is task:
             del self._tasks[lane]
 

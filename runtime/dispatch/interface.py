@@ -19,7 +19,8 @@ NOWHERE = "its trigger has no brokers: name one of the function's outputs"
 class Feed:
     """The source of a dispatcher's partitions: a trigger derives from it. No method may block.
 
-    What a trigger doesn't say is as for a source that keeps no offsets: all is safe, nothing comes again.
+    The methods that a trigger doesn't write are those of a source without offsets: all is safe, and nothing
+    comes again.
     """
 
     def on_room(self, partition: AssignedPartition) -> None:
@@ -30,11 +31,11 @@ class Feed:
         return partition.ledger.position
 
     def limit_of(self, partition: AssignedPartition) -> str:
-        """Return the setting that keeps more of it from being handed out before some is settled; else ''."""
+        """Return what keeps more records from being handed out before some are settled, for people; or ''."""
         return "capacity" if partition.waits_for_acks or partition.is_out_of_order else ""
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
-        """Commit the state of these now; return whether all that has to survive this process is safe.
+        """Commit the state of these partitions now; return whether it is safe if this process dies.
 
         Bounded in time. Doesn't raise.
         """
@@ -43,9 +44,9 @@ class Feed:
     async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
-        """Write a dead letter: return once it is safe, False where there is no record to write.
+        """Write a dead letter: return once it is safe, False if there is no record to write.
 
-        `attempts`: how many deliveries have failed. Raises Exception where it isn't safe.
+        `attempts`: how many deliveries have failed. Raises Exception if it isn't safe.
         """
         return True
 
@@ -59,15 +60,15 @@ class Feed:
     def refetch(self, partition: AssignedPartition, offset: int) -> bool:
         """Add the records from `offset` on next, which were added before; return whether that can be.
 
-        Where it can't, they stay open until the next assignment.
+        If it can't, they stay open until the next assignment.
         """
         return False
 
     def retry_unreadable(self, partition: AssignedPartition) -> None:
-        """Fetch the record once more that can't be read, at which the partition is cut off."""
+        """Fetch the unreadable record, at which the partition is cut off, once more."""
 
     def skip_unreadable(self, partition: AssignedPartition) -> None:
-        """Go on after the record that can't be read, at which the partition is cut off."""
+        """Go on after the unreadable record, at which the partition is cut off."""
 
 
 class Output(Protocol):
@@ -115,16 +116,16 @@ class Dispatch(Protocol):
         """The number of records that may be in handlers at once: of a worker that is starting, one."""
 
     def worker_of(self, key: PartitionKey) -> int | None:
-        """Return the index of the one worker that gets this partition's records; None where any may."""
+        """Return the index of the one worker that gets this partition's records; None if any may."""
 
     def connect(self, feed: Feed) -> None:
         """Ask `feed` about partitions. Called once, before the first one."""
 
     def on_assigned(self, keys: Iterable[PartitionKey]) -> None:
-        """Take acks for these from now on; they wait until the partitions begin."""
+        """Take acks for these partitions from now on; the acks wait until the partitions begin."""
 
     def begin(self, partitions: Sequence[AssignedPartition]) -> None:
-        """Deliver these, besides those that are here: their start is known."""
+        """Deliver these partitions, whose start is known, besides those that are here."""
 
     def restart(self, partition: AssignedPartition) -> None:
         """Deliver a new object for a partition that was revoked alone; it keeps its worker."""
@@ -132,8 +133,8 @@ class Dispatch(Protocol):
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> int:
         """Add records that were fetched. `dispatch` follows once all partitions of a fetch are added.
 
-        Returns about how many bytes each of them takes that waits now, 0 where none does: all were acked
-        before.
+        Returns about how many bytes each of them takes while it waits; 0 if none has to wait, as all were
+        acked before.
         """
 
     def extend(self, partition: AssignedPartition, end: int) -> None:
@@ -146,16 +147,16 @@ class Dispatch(Protocol):
         """
 
     def forget(self, lane: Lane) -> None:
-        """Have workers forget a lane of which nothing is in flight, and nothing comes again."""
+        """Have workers forget a lane that is over: nothing of it is in flight, and nothing comes again."""
 
     def take_reply(self, lane: Lane, byte_count: int) -> None:
         """Tell the lane's worker how many bytes of its answer's parts were taken in all.
 
-        wire.reply.NOBODY: no more are taken.
+        wire.reply.NOBODY as the count: no more are taken.
         """
 
     def recall(self, lane: Lane, *, cancels: bool = False) -> None:
-        """Have back what hasn't started of a lane; with `cancels`, also cancel what runs, if it can be."""
+        """Have a lane's records back that haven't started; with `cancels`, also cancel the one that runs."""
 
     def dispatch(self) -> None:
         """Give every worker that has room its next records."""
@@ -163,20 +164,20 @@ class Dispatch(Protocol):
     async def revoke(
         self, partitions: Collection[AssignedPartition], wait_seconds: float, late_ack_seconds: float = 0
     ) -> None:
-        """Take these away for good. Returns when nothing of them is in flight, in both times and a moment.
+        """Take these partitions away for good. Returns when nothing of them is in flight.
 
-        Handlers get `wait_seconds`, then their workers are killed; acks for what was handled are waited for
-        for `late_ack_seconds` more.
+        Handlers get `wait_seconds`, then their workers are killed; after that, acks of handled records are
+        waited for, for at most `late_ack_seconds`.
         """
 
     def hurry(self, wait_seconds: float, late_ack_seconds: float) -> AbstractContextManager[None]:
         """Give revokes under way, within this context, no more than so much time from now."""
 
     def on_revoked(self, keys: Iterable[PartitionKey] | None) -> None:
-        """Refuse acks for these, or for all (None), until they are assigned again."""
+        """Refuse acks for these partitions (None: all), until they are assigned again."""
 
     def cut_off(self, partition: AssignedPartition, why: str) -> None:
-        """Halt a partition behind what was fetched, which is handed out: what follows can't be fetched."""
+        """Halt a partition behind its fetched records, which are handed out; the next one is unreadable."""
 
     def sync_progress(self) -> None:
         """Settle what workers have finished or acked but not reported yet: before a commit."""

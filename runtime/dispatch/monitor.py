@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 _INTERVAL_SECONDS = 1.0
 _MAX_NAMED = 3
 _MAX_LISTED = 100
-# An ack above open records is usual for a moment, where several are acked one by one.
+# If several records are acked one by one, an ack above open ones is usual for a moment.
 _OVERTAKEN_SECONDS = 5.0
 _CURE = (
     "if an ack of the function means all records up to its own, set explicitAckSemantics: cumulative or call"
@@ -27,7 +27,7 @@ _CURE = (
 )
 
 _Since = tuple[int, float]
-"""An offset, and since when it is what it is here: seconds of the clock that `look` goes by."""
+"""An offset, and since when it has been the lowest one: seconds of the clock that `look` goes by."""
 
 
 def worker_statuses(dispatcher: Dispatcher) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ def _more(count: int) -> str:
 class DispatchMonitor:
     """Measures how long records stay open, and logs what stands still, once each.
 
-    Ages are seen from look to look, so they are true to the second between two of them.
+    Ages are measured from look to look, so they are true to a second.
     """
 
     def __init__(self, dispatcher: Dispatcher, metrics: TriggerMetrics) -> None:
@@ -81,7 +81,7 @@ class DispatchMonitor:
         # By lane id of the partition:
         self._lowest_open: dict[int, _Since] = {}
         self._overtaken: dict[int, _Since] = {}  # lowest open offsets that wait for an ack below acked ones
-        self._full: set[int] = set()  # all that it may hold waits for acks
+        self._full: set[int] = set()  # partitions of which all that they may hold waits for acks
         self._out_of_order: set[int] = set()
         self._has_warned_of_overtaken = False
 
@@ -93,7 +93,7 @@ class DispatchMonitor:
 
     def look(self) -> None:
         """Look once."""
-        # First, so that long records that have ended meanwhile leave, which ends their partition's pause.
+        # First, so that long records that have ended leave their workers: that ends their partition's pause.
         self._dispatcher.sync_progress()
         for worker in self._dispatcher.workers:
             for running in worker.running():

@@ -1,4 +1,4 @@
-"""Outcomes that workers report: they go to lanes, acks to the router, and what becomes free is offered."""
+"""Outcomes that workers report go to lanes, and acks to the router; lanes that may go on are offered."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -63,7 +63,7 @@ class Outcomes:
         self._state.workers[worker_index].sender.send_frame(self._router.owned_frame(self._acks))
 
     def on_died(self, worker_index: int) -> None:
-        """Bring again what the dead process had handled and nobody has acked."""
+        """Have records come again that the dead process had handled, and nobody has acked."""
         worker = self._state.workers[worker_index]
         self._redelivery.on_worker_died(worker.index)
         self._state.metrics.custom.forget_worker(self._state.metrics.owner, worker.index)
@@ -80,7 +80,7 @@ class Outcomes:
             logger.warning(message, most)
 
     def on_protocol_violation(self) -> None:
-        """Count a worker that reports what can't be so: it is killed for that."""
+        """Count a worker that says what can't be, and is killed for that."""
         self._state.metrics.protocol_violations.inc()
 
     # ---- what is measured
@@ -104,7 +104,7 @@ class Outcomes:
     # ---- what became of records
 
     def on_handled(self, lane: Lane, records: Sequence[WireRecord]) -> None:
-        """Settle records that succeeded, or have them wait for their acks where only these count."""
+        """Settle records that succeeded, or have them wait for their acks if only acks count."""
         if nacked := self._nacked_of(lane):
             self._on_some_nacked(lane, records, nacked)
         elif self._state.policy.ack_mode is AckMode.EXPLICIT_ONLY:
@@ -123,14 +123,14 @@ class Outcomes:
         self._on_left_worker(lane)
 
     def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """Count a failed attempt. What is in flight behind these comes back before they are tried again."""
+        """Count a failed attempt. Records in flight behind these come back before these are tried again."""
         self._state.metrics_of(lane).handled_failure.inc(len(records))
         self._log_failure(lane, records, reason, among)
         lane.on_failed(records, reason, among)
         self.on_returned(lane, records)
 
     def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
-        """Suspect records that had started when their worker died: one of them has killed it."""
+        """Suspect records that had started when their worker's process ended: any of them may be to blame."""
         if not self._reports_itself(lane):
             message = "%s offsets %d to %d stay uncommitted, which of them is to blame isn't known: %s"
             logger.error(message, lane.key, *_first_and_last(lane, records), reason)
@@ -142,7 +142,7 @@ class Outcomes:
         partition = self._state.partition_of(lane)
         if partition is not None and partition.pending:
             self.produces.on_returned(partition, lane.first_offsets(records))
-        if nacked := self._nacked_of(lane):  # what comes again needs no nack: it has failed, or not ended
+        if nacked := self._nacked_of(lane):  # a record that comes again needs no nack
             for first in lane.first_offsets(records):
                 nacked.pop(first, None)
         lane.on_returned(records)
@@ -168,14 +168,14 @@ class Outcomes:
         metrics.on_latency(first_timestamp(records), len(records))
 
     def _nacked_of(self, lane: Lane) -> Nacked:
-        """Return what the lane's handlers have nacked before they returned."""
+        """Return the records that the lane's handlers have nacked before they returned, with reasons."""
         partition = self._state.partition_of(lane)
         return {} if partition is None else partition.nacked
 
     def _on_some_nacked(self, lane: Lane, records: Sequence[WireRecord], nacked: Nacked) -> None:
         """Have nacked records wait for acks, whatever the mode, until they come again.
 
-        Where records may overtake each other a nacked one fails at once instead.
+        If records may overtake each other, a nacked one fails at once instead.
         """
         if self._state.partitions[lane.whole.id].lane.is_keyed:
             self._fail_nacked(lane, records, nacked)
@@ -193,7 +193,7 @@ class Outcomes:
                 lane.on_settled([record])
 
     def _on_left_worker(self, lane: Lane) -> None:
-        """Decide on the lane's failures once nothing of it is in flight, and offer what may go on."""
+        """Decide on the lane's failures once nothing of it is in flight, and offer it if it may go on."""
         state = self._state
         partition = state.partition_of(lane)
         if not lane.in_flight_count:
@@ -210,7 +210,7 @@ class Outcomes:
             state.feed.on_room(partition)
 
     def _reports_itself(self, lane: Lane) -> bool:
-        """Whether whoever made the lane tells of its failures: an http request's are its answer."""
+        """Whether the lane's maker tells of its failures: an http request has them as its answer."""
         return self._state.policy.failure.then == "report" or lane.id in self._state.guest_metrics
 
     def _log_failure(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
@@ -236,6 +236,6 @@ class Outcomes:
 
 
 def _first_and_last(lane: Lane, records: Sequence[WireRecord]) -> tuple[int, int]:
-    """Return the lowest and the highest offset of these, for a log line."""
+    """Return the lowest and the highest offset of these records, for a log line."""
     spans = lane.spans(records)
     return spans[0][0], spans[-1][1] - 1

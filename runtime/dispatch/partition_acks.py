@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionAcks:
-    """Decides which acks count, by what this replica owns, and what an accepted one changes.
+    """Decides which acks count, by the partitions that this replica owns, and what an accepted ack changes.
 
     A partition is owned from the moment that the group gives it, and delivered once its start is known.
     Between the two a new owner reads what the last one committed: acks that come then wait in `_early`.
@@ -28,7 +28,7 @@ class PartitionAcks:
         redelivery: Redelivery,
         resume: Callable[[Lane], None],
     ) -> None:
-        """`resume` is called with a lane that may go on, as what it waited for was acked."""
+        """`resume` is called with a lane that may go on, as an ack that it waited for has come."""
         self._state = state
         self._is_cumulative = state.policy.is_cumulative  # looked up for each ack
         self._failures = failures
@@ -49,11 +49,11 @@ class PartitionAcks:
         return self._state.policy.ack_mode.is_explicit
 
     def on_assigned(self, keys: Iterable[PartitionKey]) -> None:
-        """Take acks for these from now on; they wait until `begin`."""
+        """Take acks for these partitions from now on; the acks wait until `begin`."""
         self._own(keys)
 
     def begin(self, partitions: Collection[AssignedPartition]) -> None:
-        """Deliver these, whose start is known, and settle what was acked meanwhile."""
+        """Deliver these partitions, whose start is known, and settle what was acked meanwhile."""
         self._delivered |= {partition.key: partition for partition in partitions}
         self._own(partition.key for partition in partitions)
         early, self._early = self._early, []
@@ -61,12 +61,12 @@ class PartitionAcks:
             self._on_accepted(partition)
 
     def end(self, partition: AssignedPartition) -> None:
-        """Deliver the partition no more. Unless it has been replaced by a newer object already."""
+        """Deliver the partition no more, unless a newer object has replaced this one already."""
         if self._delivered.get(partition.key) is partition:
             del self._delivered[partition.key]
 
     def on_revoked(self, keys: Iterable[PartitionKey] | None) -> None:
-        """Refuse acks for these, or for all (None), until they are assigned again."""
+        """Refuse acks for these partitions (None: all), until they are assigned again."""
         gone = self.owned.copy() if keys is None else set(keys)
         self.owned -= gone
         for ack in self._early:
@@ -83,14 +83,14 @@ class PartitionAcks:
         return key in self._ever_owned
 
     def log_of(self, key: PartitionKey) -> str:
-        """Return the stamp of the partition's log; '' where nothing of it has been handed out here."""
+        """Return the stamp of the partition's log; '' if nothing of it has been handed out here."""
         partition = self._delivered.get(key)
         return "" if partition is None else partition.log.stamp
 
     # ---- what workers say
 
     def take(self, said: Ack | Nack) -> bool:
-        """Decide on an ack or nack from any worker of the function; False where its partition isn't owned."""
+        """Decide on an ack or nack from any worker of the function; False if its partition isn't owned."""
         if not self.has(said):
             return False
         if isinstance(said, Nack):
@@ -103,14 +103,14 @@ class PartitionAcks:
         return True
 
     def settle(self, ack: Ack) -> AssignedPartition | None:
-        """Settle what the ack names, if it counts; return the partition where something came of it."""
+        """Settle what the ack names, if it counts; return the partition if anything was settled."""
         partition = self._delivered.get((ack.topic, ack.partition))
         if partition is None:
             self._early.append(ack)
             return None
         end = max(partition.ledger.position, partition.fetched_before)
         if ack.offset >= end:
-            # Acks may come ahead of the fetch, from who has kept them over a restart: up to the log's end.
+            # Acks that somebody has kept over a restart may come ahead of the fetch: up to the log's end.
             end = max(end, self._state.feed.end_of(partition))
         is_outdated = self._is_outdated(ack, partition)
         if is_outdated or not 0 <= ack.first <= ack.offset < end:
@@ -132,12 +132,12 @@ class PartitionAcks:
         return partition if self._is_settled(partition, ack, first) else None
 
     def _settle_singly(self, ack: Ack) -> AssignedPartition | None:
-        """Settle one by one the acks that were joined into this one: some are refused, or lie in ranges."""
+        """Settle one by one the acks that were joined into this one, as they don't all mean the same."""
         settled = [self.settle(single) for single in ack.singles()]
         return next(filter(None, settled), None)
 
     def _is_settled(self, partition: AssignedPartition, ack: Ack, first: int) -> bool:
-        """Settle from `first` to what the ack names; return whether that may be."""
+        """Settle the record or range from `first` to the ack's offset; return whether the ack counts."""
         if ack.is_through or self._is_cumulative:
             partition.ack_through(first, ack.offset + 1)
         elif first in partition.pending.rejected:
@@ -166,7 +166,7 @@ class PartitionAcks:
         return True
 
     def _on_accepted(self, partition: AssignedPartition) -> None:
-        """Let the partition go on with what it may do now."""
+        """Let the partition go on, if it has waited for this ack."""
         state, lane = self._state, partition.lane
         state.changed.set()
         if lane.state.waits_for_a_record and not partition.has_failed_waiting:
@@ -176,7 +176,7 @@ class PartitionAcks:
         state.feed.on_room(partition)
 
     def _recall_acked(self, lane: Lane, ack: Ack) -> None:
-        """Have back what is acked and waits in a worker: it is dropped here, not handled."""
+        """Recall acked records that wait in a worker: they are dropped here, not handled."""
         if lane.in_flight_count and not lane.is_recalled and lane.worker_index is not None:
             worker = self._state.workers[lane.worker_index]
             first = 0 if ack.is_through or self._is_cumulative else ack.first

@@ -22,7 +22,7 @@ class PlanCommitter:
         commit: Commit,
         go_on: Callable[[AssignedPartition], None],
     ) -> None:
-        """`partitions` by lane id. `go_on` is called with each whose batches may go, or be planned again."""
+        """`partitions`: by lane id. `go_on` is called with each whose batches may go, or be planned again."""
         self._partitions = partitions
         self._size = size
         self._commit = commit
@@ -49,10 +49,10 @@ class PlanCommitter:
             self._ahead = start_task(self._commit_ahead(full), "the plans of full batches")
 
     async def commit(self, planned: Collection[AssignedPartition]) -> Collection[AssignedPartition]:
-        """Commit the plans; return those that are safe then. One that is refused must not hold up the others.
+        """Commit the plans; return the partitions whose plans are safe then.
 
-        So several that are refused together are tried one by one, and one that is refused by itself waits for
-        a moment before it is planned again.
+        A plan that is refused must not hold up the others: so plans that are refused together are tried one
+        by one, and one that is refused by itself waits for a moment before its batch is planned again.
         """
         if await self._is_safe(planned):
             return planned
@@ -70,8 +70,9 @@ class PlanCommitter:
         await end_tasks([*filter(None, [self._ahead]), *self._refused.values()])
 
     async def _is_safe(self, planned: Collection[AssignedPartition]) -> bool:
-        # What was revoked meanwhile may be another replica's by now.
+        # A partition that was revoked meanwhile may be another replica's by now.
         here = [it for it in planned if it.lane.state is not PartitionState.REVOKED]
+        # Noted before the commit, which takes a while: what is planned meanwhile may not be in it.
         told = [(partition.plan, partition.plan.told()) for partition in here]
         is_safe = await self._commit(here)
         if is_safe:
@@ -100,7 +101,8 @@ class PlanCommitter:
 def extend_plan(partition: AssignedPartition, size: int) -> bool:
     """Plan the full batches that wait; return whether a commit has to tell of any before they go.
 
-    What failed may have to go in smaller ones, and what names a Spark session is planned one by one.
+    Not if some records failed, which may have to go in smaller batches, nor on Spark, where batches are
+    planned one by one.
     """
     lane, plan = partition.lane, partition.plan.planned
     is_short = lane.state is not PartitionState.ACTIVE or lane.buffer.count < size

@@ -30,6 +30,7 @@ from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.sender import FrameSender
 
+# As much as sixteen workers may have on their way, by the bound of 1 MiB that each has.
 _MAX_OUTGOING_BYTES = _MAX_WAITING_BYTES = 16 << 20
 
 
@@ -53,7 +54,7 @@ class ProduceTracker:
         self._dispatch = dispatch
         self._on_failed = on_failed
         self._is_held_up = False
-        # Messages that wait where nothing can be written: sizes by sender and number. They count no more
+        # Messages that wait as nothing can be written now: sizes by sender and number. They count no more
         # against the bound of their worker, or a handler would stand in `produce` until eventTimeout.
         self._waiting: dict[tuple[FrameSender, int], int] = {}
         self._waiting_bytes = 0
@@ -76,7 +77,7 @@ class ProduceTracker:
     def take(self, worker: WorkerHandle, lane: Lane | None, said: ProduceRequest) -> None:
         """Send on, or keep, a message of one of the worker's handlers, for a record of `lane`.
 
-        `lane` is None where it is over. Raises ProtocolViolationError for a topic that isn't in
+        `lane` is None if it is over. Raises ProtocolViolationError for a topic that isn't in
         spec.produceTopics: the worker refuses that first, but workers aren't trusted.
         """
         partition = None if lane is None else self._state.partition_of(lane)
@@ -99,7 +100,7 @@ class ProduceTracker:
             self._send(message, partial(self._on_done, call, worker.sender, said.number))
 
     def on_returned(self, partition: AssignedPartition, firsts: Iterable[int]) -> None:
-        """Void what these records have produced for a commit: they are handled again, and produce again."""
+        """Void the messages that these records have for a commit: they are handled, and produce, again."""
         for first in firsts:
             if not partition.ledger.is_settled(first):  # what was acked meanwhile isn't handled again
                 partition.pending.let_go(first)
@@ -111,7 +112,7 @@ class ProduceTracker:
     ) -> HandlerCall:
         """Return the call that the record at `offset` is in.
 
-        What is settled already is held by no call: its commit may be on its way.
+        A settled record is held by no call: its commit may be on its way.
         """
         first = partition.acked_by(offset)
         if first is None:
@@ -148,7 +149,7 @@ class ProduceTracker:
                     yield partition, first, record.offset + 1
 
     def _send(self, message: Message, done: DeliveryCallback) -> None:
-        """Hand a message to the output that it names, or to the trigger's own brokers where it names none."""
+        """Hand a message to the output that it names, or to the trigger's own brokers if it names none."""
         if not message.output:
             self._state.feed.produce(message, done)
         elif (output := self._state.outputs.get(message.output)) is not None:
@@ -158,7 +159,7 @@ class ProduceTracker:
             asyncio.get_running_loop().call_soon(done, DeliveryReport(failure=failure))
 
     def _on_done(self, call: HandlerCall, outbox: FrameSender, number: int, written: DeliveryReport) -> None:
-        """Take in that a message is written, can't be, or waits where nothing can be written."""
+        """Take in that a message is written, can't be, or waits until its target can be written to."""
         if written.partition == WAITING:
             self._wait(call)
             self._take_over(outbox, number, written.offset)
@@ -216,7 +217,7 @@ class ProduceTracker:
     def _wait(self, call: HandlerCall) -> None:
         """Hand out no more of the call's partitions before its message is written.
 
-        Each record would only wait for the same, or be stopped by eventTimeout amid that.
+        Each further record would only wait for the same target, until eventTimeout ends it.
         """
         if call.waits:
             return
@@ -282,7 +283,7 @@ class ProduceTracker:
         return any(_find(worker, partition.lane, offset) for worker in self._state.workers)
 
     def _redeliver_settled(self, partition: AssignedPartition, first: int, held: PendingRecord) -> None:
-        """Bring again a record that its handler's return had settled, so that it waits nowhere."""
+        """Have a record come again that its handler's return had settled, so that it is in no queue."""
         if held.record is not None and isinstance(partition.lane, KeyedLanes):
             part = partition.lane.lane_of(held.record)
             part.take_again(held.record)
@@ -301,12 +302,12 @@ def _hold(
 
 
 def _find(worker: WorkerHandle, lane: Lane, offset: int) -> WireRecord | None:
-    runs = (run for run in worker.in_flight.runs if run.lane.whole is lane.whole)  # of whichever key
+    runs = (run for run in worker.in_flight.runs if run.lane.whole is lane.whole)  # of any key
     return next((record for run in runs for record in run.records if record.offset == offset), None)
 
 
 def _wait_as_unacked(partition: AssignedPartition, first: int, end: int) -> None:
-    """Have it wait for an ack that nobody will give: redelivery knows how to bring such a record again."""
+    """Have a record wait for an ack that nobody will give: Redelivery then has it come again."""
     partition.awaiting_ack.add([first], NOBODY)
     if partition.lane.buffer.holds_ranges:
         partition.awaiting_ack.add_ends([(first, end)])

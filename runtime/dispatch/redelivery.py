@@ -1,6 +1,6 @@
 """Handled records that come again: they were nacked, not acked in time, or their worker has died.
 
-Also those of which a message that they have produced can't be written. docs/design/concurrency.md.
+Or a message that they have produced can't be written. docs/design/concurrency.md.
 """
 
 import asyncio
@@ -20,33 +20,34 @@ from headrace.runtime.wire.outcomes import Nack
 
 logger = logging.getLogger(__name__)
 
+# A record that isn't acked fails up to two looks late: its time begins at the first look that sees it.
 _MAX_LOOK_SECONDS = 1.0
-# In other states a record that waits in the buffer, which redelivery drops, is being decided on.
+# In the other states a record of the buffer, which redelivery would drop, is being decided on.
 _MAY_BEGIN_ANEW = (PartitionState.ACTIVE, PartitionState.BACKOFF, PartitionState.PLANNING)
 
 
 class Redelivery:
-    """Brings handled records of one trigger back to their handlers, by a fetch of all that is open.
+    """Brings handled records of one trigger back to their handlers, by a fetch of all open ones.
 
-    What has failed waits its backoff before that, and ends as `onFailure` says once its attempts are spent.
+    A record that failed waits its backoff first, and ends as `onFailure` says once its attempts are spent.
     The others of its partition go on meanwhile: whoever acks explicitly has no order to lose.
     """
 
     def __init__(
         self, state: DispatcherState, failures: FailureHandler, resume: Callable[[Lane], None]
     ) -> None:
-        """`resume` is called with a lane of which something is to come again."""
+        """`resume` is called with a lane of which a record is to come again."""
         self._state = state
         self._failures = failures
         self._resume = resume
         # By lane id: when each failed record is to come again, by its first offset, on the loop's clock.
         self._due: dict[int, dict[int, float]] = {}
         self._waiters: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}  # the event: more is due
-        self._first_seen: dict[int, dict[int, float]] = {}  # since when what waits for acks does, by lane id
+        self._first_seen: dict[int, dict[int, float]] = {}  # by lane id: when each record began to wait
         self._deadline_watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Watch for what is not acked within `ackDeadline`, where that is set."""
+        """Watch for records that are not acked within `ackDeadline`, if that is set."""
         if (deadline_seconds := self._state.policy.ack_deadline_seconds) is not None:
             self._deadline_watch = start_task(self._watch_deadlines(deadline_seconds), "ackDeadline")
 
@@ -69,13 +70,13 @@ class Redelivery:
             logger.warning(message, partition, nack.offset)
 
     def on_handled(self, partition: AssignedPartition, firsts: Iterable[int]) -> None:
-        """Fail those of these, which wait for their acks now, that were nacked before they returned."""
+        """Fail the records, which wait for their acks now, that were nacked before their handler returned."""
         for first in firsts:
             if (nacked := partition.nacked.pop(first, None)) is not None and first in partition.awaiting_ack:
                 self.fail(partition, first, *nacked)
 
     def on_worker_died(self, worker_index: int) -> None:
-        """Make orphans of what the worker had handled: whoever was to ack it is gone, so it comes again."""
+        """Make orphans of the records that the worker had handled: whoever was to ack them is gone."""
         message = (
             "%s: of what worker %d had handled, %d records were not acked before it died: they come again"
         )
@@ -109,12 +110,12 @@ class Redelivery:
         due[first] = asyncio.get_running_loop().time() + wait_seconds
         self._wait_for_due(partition)
 
-    # ---- and how
+    # ---- how it comes again
 
     def redeliver(self, partition: AssignedPartition) -> None:
         """Begin the partition anew at its lowest open offset, for its orphans, once that is possible.
 
-        That is when nothing of it is in flight, and no record holds it up on which others must decide.
+        Possible when nothing of it is in flight, and no record waits for a decision of somebody else.
         """
         lane = partition.lane
         if lane.in_flight_count:
@@ -168,14 +169,14 @@ class Redelivery:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_seconds):  # wait_for may lose a cancellation
                     await is_more.wait()
-            # Only of what was known before the commit is the attempt safe. Some may have been due anew since.
+            # Attempts are safe only if they were known before the commit. Some may have been due anew since.
             now, due = loop.time(), self._due[lane_id]
             self._abandon(
                 [first for first, at in known.items() if at <= now and due.get(first) == at], partition
             )
 
     def _abandon(self, firsts: Iterable[int], partition: AssignedPartition) -> None:
-        """Wait no longer for acks of these: as orphans they come again."""
+        """Wait no longer for acks of these records: as orphans they come again."""
         for first in firsts:
             self._due[partition.lane.id].pop(first, None)
         abandoned = [first for first in firsts if partition.awaiting_ack.abandon(first)]
@@ -189,7 +190,7 @@ class Redelivery:
                 self._check_deadline(partition, deadline_seconds)
 
     def _check_deadline(self, partition: AssignedPartition, deadline_seconds: float) -> None:
-        """Fail what has waited for its ack too long. A record's time begins when it is first seen here."""
+        """Fail records that have waited too long for their acks, from when they were first seen here."""
         before, now = self._first_seen.get(partition.lane.id, {}), asyncio.get_running_loop().time()
         seen = {first: before.get(first, now) for first in partition.awaiting_ack}
         self._first_seen[partition.lane.id] = seen
@@ -200,7 +201,7 @@ class Redelivery:
 
 
 def _is_in_flight(partition: AssignedPartition, first: int) -> bool:
-    """Whether it is at a worker: where handlers ack, a partition is handled in order."""
+    """Whether the record is at a worker: open, and below all that waits, as acks go with order."""
     next_offset = partition.lane.next_offset
     waits = first in partition.awaiting_ack or (next_offset is not None and first >= next_offset)
     return partition.ledger.is_open(first) and not waits

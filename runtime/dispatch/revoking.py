@@ -31,7 +31,7 @@ class PartitionRevoker:
         self._deadlines: list[float] = []  # of `hurry`, on the loop's clock: the earliest one counts
 
     def recall(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Hand out no more of these, and ask workers for what hasn't started."""
+        """Hand out no more of these partitions, and recall their records that haven't started."""
         for partition in partitions:
             partition.revoke()
             for lane in partition.lane.parts:
@@ -39,10 +39,10 @@ class PartitionRevoker:
                     self._state.workers[lane.worker_index].recall(lane)
 
     async def end(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
-        """Return when nothing of these is in flight: handlers get `wait_seconds`, then workers are killed.
+        """Return when nothing of `partitions` is in flight: after `wait_seconds` workers are killed for it.
 
         The time is a promise to the group: it is not stretched by late acks, which are waited for after it.
-        Raises HeadraceError where a process survives SIGKILL.
+        Raises HeadraceError if a process survives SIGKILL.
         """
         dump_seconds = min(DUMP_SECONDS, wait_seconds)
         if await self._is_quiet(partitions, wait_seconds - dump_seconds):
@@ -57,16 +57,16 @@ class PartitionRevoker:
             raise HeadraceError("a worker survived SIGKILL: a process is stuck in the kernel")
 
     async def confirmed(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
-        """Wait until all messages that these have produced are written, for at most `wait_seconds`.
+        """Wait until all messages that `partitions` have produced are written, for at most `wait_seconds`.
 
-        A record of which one isn't written by then stays uncommitted, and is delivered again.
+        A record stays uncommitted, and is delivered again, if one of its messages isn't written by then.
         """
         await self._wait_unless_hurried(
             lambda: not any(p.pending.are_on_their_way for p in partitions), wait_seconds
         )
 
     async def late_acks(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
-        """Wait until all that was handled of these is acked, for at most `wait_seconds`."""
+        """Wait until all handled records of `partitions` are acked, for at most `wait_seconds`."""
         await self._wait_unless_hurried(lambda: not any(p.awaiting_ack for p in partitions), wait_seconds)
 
     @contextmanager
@@ -90,7 +90,7 @@ class PartitionRevoker:
         self._kill_workers_with([p for p in partitions if p.lane.state is PartitionState.REVOKED])
 
     def _kill_workers_with(self, partitions: Collection[AssignedPartition]) -> None:
-        """Kill the workers that hold records of these, and give up dead letters that are being written."""
+        """Kill the workers that hold records of `partitions`, and give up dead letters that are under way."""
         for lane in _lanes_of(partitions):
             if (write := self._state.dead_letter_writes.get(lane.id)) is not None:
                 write.cancel()
@@ -103,7 +103,7 @@ class PartitionRevoker:
         return [worker for worker in self._state.workers if worker.index in held]
 
     async def _is_quiet(self, partitions: Iterable[AssignedPartition], wait_seconds: float) -> bool:
-        """Wait until nothing of these is in flight, for at most `wait_seconds`; return whether that is so."""
+        """Wait, for at most `wait_seconds`, until nothing of `partitions` is in flight; return whether so."""
         writes = self._state.dead_letter_writes
 
         def is_busy(partition: AssignedPartition) -> bool:
@@ -142,12 +142,12 @@ async def _reload(worker: WorkerHandle, changed: asyncio.Event) -> None:
     while worker.in_flight.runs and worker.pid == pid:
         changed.clear()
         await changed.wait()
-    if worker.pid == pid:  # else it has died meanwhile, and its next process has the new code
+    if worker.pid == pid:  # otherwise it has died, and its next process has the new code
         worker.restart(_WHY_RELOADED)
 
 
 def log_unacked(partitions: Collection[AssignedPartition]) -> None:
-    """Log what leaves with these that was handled and not acked: nobody waits for its acks any more."""
+    """Log the handled records that leave with `partitions` without an ack: nobody waits for those now."""
     left = [partition for partition in partitions if partition.awaiting_ack]
     if left:
         places = ", ".join(f"{p}: {len(p.awaiting_ack)} from offset {p.ledger.committable}" for p in left[:5])

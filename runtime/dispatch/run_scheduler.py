@@ -14,7 +14,7 @@ from headrace.runtime.workers.handle import WorkerHandle
 
 # Lanes that a worker may be asked to leave, as another worker suits them better, before it takes none.
 _MAX_PASSED = 100
-# So long before a record's end the next one is sent. A hop takes half of that, or all on a busy machine.
+# The next record is sent this long before one ends. A hop takes half of it, on a busy machine all.
 _LEAD_SECONDS = 0.002
 
 Refuse: TypeAlias = Callable[[AssignedPartition, PartitionLane], None]
@@ -34,7 +34,7 @@ class RunScheduler:
         self._reserved: dict[int, Lane] = {}
 
     def hand_out(self, worker: WorkerHandle) -> bool:
-        """Send one run to a worker that is ready; False where it has no room, or nothing is there for it."""
+        """Send one run to a worker that is ready; False if it has no room, or no lane has a run for it."""
         in_flight, sizer = worker.in_flight, self._state.run_sizer
         if in_flight.runs and (in_flight.is_isolated or self._is_reserved(worker)):
             return False
@@ -57,7 +57,7 @@ class RunScheduler:
         return True
 
     def _has_room(self, worker: WorkerHandle) -> bool:
-        """Whether it runs less than it could, or will in a moment."""
+        """Whether the worker runs less than it could, or will in a moment."""
         in_flight = worker.in_flight
         is_short = in_flight.has_free_seat or self._state.run_sizer.has_room(len(in_flight), in_flight.seats)
         return is_short or self._is_soon_free(worker)
@@ -65,8 +65,8 @@ class RunScheduler:
     def _is_soon_free(self, worker: WorkerHandle) -> bool:
         """Whether the worker's only record is about to end, so that the next one is sent before it does.
 
-        Otherwise `dispatch` is called when it is. What a record does says nothing of when it will end: how
-        long others took does, where times are steady.
+        If it isn't yet, `dispatch` is called when it is. When a record will end is judged by how long others
+        took, if their times are steady.
         """
         sizer = self._state.run_sizer
         if worker.in_flight.overlaps or len(worker.in_flight) != 1 or not sizer.is_predictable:
@@ -86,10 +86,10 @@ class RunScheduler:
         self._dispatch()
 
     def _lane_in_flight(self, worker: WorkerHandle, has_room: bool) -> Lane | None:
-        """Return a lane that the worker is in and that has more, to keep its queue from running dry.
+        """Return a lane of which the worker has records and may get more, so that its queue never runs dry.
 
-        Nobody else may have the rest of such a lane. Where several records run at once, each of their lanes
-        has a queue of its own, of one run; else there is one queue for all of the worker.
+        No other worker may have the rest of such a lane. If several records run at once, each of their lanes
+        has a queue of its own, of one run; otherwise the worker has one queue.
         """
         if worker.in_flight.overlaps:
             most = self._state.run_sizer.run_length + 1
@@ -101,7 +101,8 @@ class RunScheduler:
     def _suits(self, worker: WorkerHandle, lane: Lane) -> bool:
         """Whether the worker may have the lane's next record now.
 
-        One that may kill its worker goes alone: one worker runs empty for that, its own if it has one.
+        A record that may kill its worker goes alone: one worker runs empty for it, with static allocation
+        the one that its partition belongs to.
         """
         if not (worker.in_flight.overlaps and worker.in_flight.runs and lane.goes_alone):
             return worker.sender.suits(lane)
@@ -116,7 +117,7 @@ class RunScheduler:
         return lane is not None and worker.is_ready and lane.is_deliverable and lane.goes_alone
 
     def _next_for(self, worker: WorkerHandle) -> Lane | None:
-        """Return the lane that has waited longest of those that suit the worker, or of all where it idles."""
+        """Return the lane that has waited longest of those that suit the worker; of all, if it idles."""
         allocator, passed = self._state.allocator, list[Lane]()
         while (lane := allocator.take(worker.index)) is not None and not self._suits(worker, lane):
             passed.append(lane)

@@ -4,12 +4,15 @@
 BUDGET_NS = 4_000_000
 MAX_RUN_RECORDS = 1024
 MAX_RUN_BYTES = 1 << 20
+# Until something was measured: a first run has two records then.
 _FIRST_GUESS_NS = 1_000_000
+# Of the newest measurement: the last three make up two thirds of the average.
 _WEIGHT = 0.3
-# From a worker's report of an outcome to the next records that it gets for that.
+# The time from a worker's report of an outcome until it has the next records.
 _ROUND_TRIP_NS = 1_000_000
-# Of longer records a hop is nothing, so it isn't worth predicting their end.
+# A hop is nothing beside a longer record, so its end isn't worth predicting.
 _MAX_PREDICTED_NS = 100_000_000
+# Times that vary by more than the lead (_LEAD_SECONDS) don't tell when to send the next record.
 _MAX_DEVIATION_NS = 2_000_000
 
 
@@ -40,7 +43,7 @@ class RunSizer:
     def has_room(self, records_in_flight: int, seats: int = 1) -> bool:
         """Whether a worker that holds so many records, and may run `seats` at once, should get more.
 
-        It gets as many as it runs, and what it will have ended before more could arrive.
+        So many that it can run all its seats, and those too that get free before more could arrive.
         """
         ns = self.ns_per_record
         beside = seats + int((seats - 1) * _ROUND_TRIP_NS / max(ns, 1))

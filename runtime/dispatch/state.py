@@ -20,7 +20,7 @@ NO_OUTPUTS: Mapping[str, Output] = {}
 
 @dataclass(slots=True)
 class DispatcherState:
-    """Workers, partitions and lanes of one dispatcher, with what is decided from them alone."""
+    """Workers, partitions and lanes of one dispatcher, and decisions that need nothing else."""
 
     policy: DeliveryPolicy
     metrics: TriggerMetrics
@@ -40,11 +40,11 @@ class DispatcherState:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a lane has nothing in flight any more, something was acked, or a dead letter is written.
 
-    Who waits for one of these (a revoke, a reload) clears it first, then waits, then looks again.
+    Whoever waits for any of that (a revoke, a reload) clears the event first, then waits, then looks again.
     """
 
     def partition_of(self, lane: Lane) -> AssignedPartition | None:
-        """Return the lane's partition; None where it has none, or that was revoked."""
+        """Return the lane's partition; None if it has none, or that was revoked."""
         return self.partitions.get(lane.whole.id)
 
     def offer(self, lane: Lane) -> bool:
@@ -58,7 +58,7 @@ class DispatcherState:
             self.offer(lane.whole)
 
     def limit_of(self, partition: AssignedPartition) -> str:
-        """Return the setting that keeps more of it from being handed out before some is settled; else ''."""
+        """Return what keeps more records from being handed out before some are settled, for people; or ''."""
         return self.feed.limit_of(partition)
 
     def on_room(self, lane: Lane) -> None:

@@ -11,7 +11,7 @@ from headrace.runtime.workers.in_flight import RunningRecord
 
 # Well above what a worker is given at a time, well below what anybody would wait for.
 _LONG_SECONDS = 0.01
-# Where all are busy. A busy machine may keep any process waiting for as long.
+# If all workers are busy. A busy machine may keep any process waiting for as long.
 _LONG_WHERE_BUSY_SECONDS = 0.05
 
 
@@ -29,7 +29,7 @@ class Stragglers:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self) -> None:
-        """Start the timer where a worker has a queue. Called when something was handed out or handled."""
+        """Start the timer if a worker has a queue. Called when something was handed out or handled."""
         if self._timer is None and any(map(self._has_queue, self._workers)):
             self._timer = asyncio.get_running_loop().call_later(_LONG_SECONDS, self._look)
 
@@ -52,6 +52,7 @@ class Stragglers:
                     worker.in_flight.slow = frozenset(it.seq for it in running)
                 for lane in lanes:
                     worker.recall(lane)
+        # A record that isn't long yet may be so at the next look.
         self.watch()
 
     def _has_queue(self, worker: WorkerHandle) -> bool:
@@ -65,7 +66,7 @@ class Stragglers:
         return any(worker.is_ready and worker.in_flight.has_free_seat for worker in self._workers)
 
     def _is_held_up(self, worker: WorkerHandle, running: Sequence[RunningRecord]) -> bool:
-        """Whether all that the worker runs takes long, and it can run nothing beside that."""
+        """Whether all records that the worker runs take long, and it can run no others beside them."""
         is_full = bool(running) and not worker.in_flight.has_free_seat  # what waits for its loop doesn't run
         long_seconds = self._long_seconds(worker)
         return is_full and all(it.seconds > long_seconds for it in running)
@@ -73,7 +74,7 @@ class Stragglers:
     def _long_seconds(self, worker: WorkerHandle) -> float:
         """Return how long a record takes that holds up others.
 
-        Where all workers are busy, none would get to what waits before twice the usual time is over.
+        If all workers are busy, none would get to the waiting records before twice the usual time is over.
         """
         if self._somebody_idles():
             return _LONG_SECONDS
@@ -82,7 +83,7 @@ class Stragglers:
 
 
 def _behind(worker: WorkerHandle, running: Sequence[RunningRecord]) -> list[Lane]:
-    """Return the lanes that wait in the worker behind what it is in."""
+    """Return the lanes that wait in the worker behind the records that it runs."""
     ids, batch = {it.lane.id for it in running}, worker.in_flight.batch
     waiting = {
         run.lane.id: run.lane

@@ -67,6 +67,7 @@ class OwnedFolder:
         """
         if user.is_another and self.path is not None:
             user.give(self.path / _USERS_PLACE)
+            # The user passes through to its own part, and can't list or read the rest.
             self.path.chmod(0o711)
 
     async def release(self) -> None:
@@ -98,6 +99,7 @@ def _new_temporary_folder(prefix: str) -> Path:
             found = folder.stat(follow_symlinks=False)
             is_old = time.time() - found.st_mtime > _STALE_SECONDS
             # A new folder may have no lock yet, so only old ones are looked at.
+            # And only this user's: in /tmp others may have folders of such a name.
             if is_old and found.st_uid == os.geteuid() and try_lock(lock):
                 shutil.rmtree(folder, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=prefix))

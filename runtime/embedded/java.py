@@ -60,6 +60,7 @@ def dying_with_parent(command: Sequence[str]) -> list[str]:
     The kernel watches the thread that starts the process: start it from one that lives as long
     as the process is wanted (the main thread, not a pool's).
     """
+    # -I and -S: neither the working folder nor the environment can put another module in the place of one.
     return [sys.executable, "-I", "-S", "-c", _EXEC, str(os.getpid()), *command]
 
 
@@ -88,6 +89,7 @@ def _probe(executable: Path, origin: str) -> Java | str:
         return f"{executable} ({origin}) does not start: {error.strerror}"
     except subprocess.SubprocessError as error:
         return f"{executable} ({origin}) does not run: {error}"
+    # Java prints its version on stderr.
     return _parse(done.stderr, executable, origin)
 
 

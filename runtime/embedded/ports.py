@@ -112,6 +112,7 @@ def _free_ports(but: int = 0) -> Iterator[int]:
             continue
         if len(_marks) == _MARKED:
             os.close(_marks.popleft())
+        # Only the descriptor, which nothing closes by itself: that is done above, once it is the oldest one.
         _marks.append(mark.detach())
         yield port
     raise UsageError(f"no port of {HOST} is free")

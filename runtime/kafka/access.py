@@ -63,11 +63,13 @@ class Tls:
         versions = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
         context.minimum_version = versions[self.minimum_version]
         if self.insecure_skip_verify:
+            # Before the line below, which Python refuses while names are checked.
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if self.key_pem and self.certificate_pem:
             with tempfile.TemporaryDirectory() as folder:  # the ssl module reads client pairs from files only
                 pair = Path(folder) / "pair.pem"
+                # Before it has any content: the umask may let others read new files.
                 pair.touch(mode=0o600)
                 pair.write_text(f"{self.key_pem}\n{self.certificate_pem}\n")
                 _load_pair(context, pair)

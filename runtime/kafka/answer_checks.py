@@ -18,9 +18,11 @@ from headrace.runtime.kafka.not_a_broker import MAX_BYTES, UnreadableAnswerError
 
 logger = logging.getLogger(__name__)
 
+# Kafka's numbers of Fetch, ListOffsets and OffsetCommit.
 _FETCH, _LOG_ENDS, _COMMIT = 1, 2, 8
 _OF_PARTITIONS = {_FETCH, _LOG_ENDS, _COMMIT}
 _OF_EACH = {_LOG_ENDS, _COMMIT}  # a commit that isn't answered would be taken for one that is safe
+# Addresses come from what brokers answer, so nothing else bounds how many there are.
 _MAX_WARNINGS = 1000
 _DECODE_ERRORS = (ValueError, TypeError, struct.error, MemoryError, OverflowError)
 
@@ -101,6 +103,7 @@ def refuse_nulls() -> None:
 def _mark(schema: Schema, name: str) -> None:
     for known, kind in zip(schema.names, schema.fields, strict=True):
         if known == name:
+            # On the type itself: `_array` is given that and the bytes, nothing of the schema around it.
             kind.may_be_null = True
         inner = getattr(kind, "array_of", kind)
         if isinstance(inner, Schema):

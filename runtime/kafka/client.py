@@ -46,6 +46,7 @@ async def list_topics(
             refuse_errors((await admin.delete_topics(delete)).topic_error_codes, set())
         if create:
             await create_topics(brokers, create)
+        # What was deleted just now may still be listed for a moment.
         found = {
             topic["topic"]: sorted(part["partition"] for part in topic["partitions"])
             for topic in await admin.describe_topics()
@@ -56,6 +57,7 @@ async def list_topics(
         places = [TopicPartition(name, number) for name, parts in found.items() for number in parts]
         ends = await end_offsets(consumer, places)
     of_each = {name: [ends.get(TopicPartition(name, it)) for it in parts] for name, parts in found.items()}
+    # A topic that is deleted meanwhile has partitions without an end.
     return [
         {"topic": name, "partitions": len(of_one), "end_offsets": of_one}
         for name, of_one in sorted(of_each.items())
@@ -155,6 +157,7 @@ async def read_record(brokers: BrokerAccess, topic: str, partition: int, offset:
     async with connected(AIOKafkaConsumer, brokers) as consumer:
         consumer.assign([place])
         end = await _seek(consumer, place, offset)
+        # At the end nothing comes, and the fetch would take all of its time.
         found = await consumer.getmany(timeout_ms=_READ_MS, max_records=1) if offset < end else {}
     records = [record for of_partition in found.values() for record in of_partition]
     # A gap (compaction, transactions) gives the next record instead.
@@ -217,6 +220,7 @@ async def connected(kind: Callable[..., Any], brokers: BrokerAccess, **options: 
     from headrace.runtime.kafka.refusals import not_connected, strangers
 
     client = kind(**brokers.client_options(), **options)
+    # The admin client has `close`, the others have `stop`.
     close = getattr(client, "stop", None) or client.close
     try:
         with connect_errors() as heard:

@@ -12,6 +12,7 @@ from headrace.runtime.kafka.not_a_broker import NotABrokerError, address
 from headrace.runtime.tasks import run_to_end
 
 _LAST_ANSWER_SECONDS = 1.0
+# How those lines of aiokafka's log begin that tell of a failed connection.
 _FAILURES = ("Unable connect", "Unable to request metadata")
 _HOST_AND_PORT = 2
 

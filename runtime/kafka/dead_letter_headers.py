@@ -18,6 +18,7 @@ RAW_NAME = "headrace-raw-header-name"
 NAMES = (TOPIC, PARTITION, OFFSET, TIMESTAMP, ERROR, ATTEMPTS, FUNCTION)
 
 _NO_TIMESTAMP = -1  # Kafka's own way to say it
+# A record's timestamp has 64 bits, with a sign; the largest has 19 digits.
 _END_OF_TIME = 2**63
 _TIME = re.compile(rb"[0-9]{1,19}")
 _MAX_ERROR_BYTES = 2048
@@ -108,5 +109,6 @@ def _cut(error: bytes) -> bytes:
     if len(error) <= _MAX_ERROR_BYTES:
         return error
     half = (_MAX_ERROR_BYTES - len(_CUT)) // 2
+    # A cut may lie inside a character: what is left of that goes.
     first, last = (part.decode(errors="ignore").encode() for part in (error[:half], error[-half:]))
     return first + _CUT + last

@@ -12,6 +12,7 @@ from headrace.runtime.kafka.dead_letter_headers import Headers, Provenance, spli
 
 _REQUEST_TIMEOUT_MS = 10_000
 _POLL_MS = 1000
+# 10 s without any progress, as long as a request may take.
 _SILENT_POLLS = 10
 
 PartitionOffset = tuple[int, int]
@@ -59,6 +60,7 @@ class DeadLetterTopic:
 
     async def newest(self, limit: int) -> list[DeadLetter]:
         """Return at most `limit` records, by their timestamps, the oldest first."""
+        # Of each partition as many as are asked for: the newest may all lie in one.
         found = [
             letter
             for partition, (first, end) in self.bounds.items()

@@ -55,6 +55,7 @@ def _number(config: Mapping[str, str], name: str, otherwise: int) -> int:
         return otherwise
 
 
+# An idempotent producer never gives up by itself.
 _CONFIRM_SECONDS = 30.0
 
 
@@ -188,6 +189,7 @@ async def replaying(brokers: BrokerAccess, sources: Collection[str], to: str | N
     from aiokafka.errors import KafkaError
 
     if to is not None:
+        # Raises where there is no such topic, before anything is written.
         await partitions_of(brokers, to)
     try:
         producer = await start_producer(brokers, "headrace-replay")

@@ -75,6 +75,7 @@ async def list_groups(brokers: BrokerAccess) -> list[ConsumerGroup]:
         # Share groups and Kafka Streams' groups are other kinds.
         names = sorted(name for name, kind in listed if kind in {"consumer", ""})
         groups = [await _describe(admin, brokers, name) for name in names]
+    # A group may be deleted after it was listed: then it is described as dead.
     return [group for group in groups if group.state != _DEAD]
 
 
@@ -171,6 +172,7 @@ async def _describe_consumer(admin: Any, brokers: BrokerAccess, name: str) -> Co
 def _consumer_member(described: tuple[Any, ...]) -> ConsumerGroupMember:
     _, _, _, epoch, client, host, _, _, (topics, _), *_ = described
     places = sorted((topic, number) for _, topic, numbers, _ in topics for number in numbers)
+    # Brokers write an address as Java does, with a slash in front.
     return ConsumerGroupMember(client, host.removeprefix("/"), tuple(places), epoch)
 
 
@@ -189,6 +191,7 @@ def _member(
 
 async def read_commits(admin: Any, brokers: BrokerAccess, name: str) -> dict[tuple[str, int], int]:
     """Return all offsets that the group has committed, by (topic, partition)."""
+    # An offset of -1 says that there is no commit.
     found = await ask_again(brokers, lambda: admin.list_consumer_group_offsets(name))
     return {(tp.topic, tp.partition): commit.offset for tp, commit in found.items() if commit.offset >= 0}
 

@@ -19,6 +19,7 @@ from headrace.runtime.kafka.not_a_broker import (
     silent,
 )
 
+# Kafka's number of SaslAuthenticate.
 _AUTHENTICATE = 36
 _PART = 0.8
 """Part of a sign-in's time after which the connection is closed: the rest is for the last request."""
@@ -34,6 +35,7 @@ def end_sign_in(connection: AIOKafkaConnection, seconds: float) -> None:
     """Close the connection before its sign-in ends, in `seconds`, as soon as no request is open on it."""
     loop = asyncio.get_running_loop()
     connection.sign_in_due = loop.time() + _PART * seconds
+    # Weakly: the timer must not keep a connection that was closed long before.
     loop.call_at(connection.sign_in_due, _end_if_due, weakref.ref(connection))
 
 
@@ -82,6 +84,7 @@ async def _connect(connection: Any) -> Any:
         if await _accepts(connection):
             raise silent(FIRST_ANSWER_SECONDS).at(where) from None
         raise TimeoutError(f"{where} takes no connection within {FIRST_ANSWER_SECONDS:g} s") from None
+    # The other side does speak TLS: a certificate that isn't trusted has a line of its own (refusals.py).
     except ssl.SSLCertVerificationError:
         raise
     except (OSError, KafkaError) as error:

@@ -6,7 +6,9 @@ from typing import Self
 MAX_BYTES = 1 << 28
 """How large an answer may be: several times what a fetch takes, and less than any text taken for a length."""
 _TLS_RECORDS = range(0x14, 0x18)  # change of cipher, alert, handshake, data; then the version, which is 3.x
+# The first four bytes that such servers say, which aiokafka reads as a length.
 _TEXTS = {b"HTTP": "is a web server", b"SSH-": "is an SSH server"}
+# Parts of OpenSSL's names for what comes from a server without TLS.
 _NOT_TLS = ("WRONG_VERSION", "RECORD_LAYER", "UNEXPECTED_EOF", "UNKNOWN_PROTOCOL", "HTTP_REQUEST")
 
 

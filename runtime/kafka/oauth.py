@@ -43,8 +43,10 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # aiokafk
         async with self._asking:
             if time.monotonic() >= self._expires_at:
                 asked_at = time.monotonic()
+                # On a thread: urllib blocks, and this loop has heartbeats to send.
                 answer = await asyncio.to_thread(self._ask)
                 self._token = answer["access_token"]
+                # Counted from the question: the token was made later, so it lives that long at least.
                 self._expires_at = asked_at + _lifetime_seconds(answer) - _EARLY_SECONDS
             return self._token
 
@@ -61,6 +63,7 @@ def _ask(token_url: str, client_id: str, client_secret: str, scopes: tuple[str, 
     form = {"grant_type": "client_credentials"}
     if scopes:
         form["scope"] = " ".join(scopes)
+    # Each encoded as in a form, as RFC 6749 (2.3.1) asks for: either may have a colon.
     pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
     header = {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
     fields = {"client_id": client_id, "client_secret": client_secret}

@@ -77,6 +77,7 @@ def _causes(heard: ConnectErrors, brokers: BrokerAccess) -> list[BaseException]:
 
     Another cluster's client may start at the same time.
     """
+    # aiokafka tells host and port, also where the setting leaves out the port.
     own = {
         name for it in brokers.addresses.replace(" ", "").split(",") for name in (it, f"{it}:{DEFAULT_PORT}")
     }

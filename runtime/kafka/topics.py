@@ -101,6 +101,7 @@ def refuse_errors(answers: Sequence[Any], fine: set[int]) -> None:
     """Raise BrokerError for the first (topic, error code, ...) that is neither 0 nor fine."""
     from aiokafka.errors import for_code
 
+    # Answers to a delete have no message.
     for topic, code, *message in answers:
         if code and code not in fine:
             said = next(filter(None, message), for_code(code).description)

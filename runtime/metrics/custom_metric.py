@@ -18,12 +18,15 @@ MAX_SERIES = 20_000
 MAX_VALUE_CHARS = 200
 """Characters of a label's value. Longer ones are cut."""
 _MAX_LABELS = 10
+# Each is a series for each set of labels' values: with 1,000 sets these alone would pass MAX_SERIES.
 _MAX_BUCKETS = 50
 _MAX_ABOUT_CHARS = 500
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,199}")
+# Names with two underscores in front are Prometheus' own.
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]{0,99}")
 # Names that the runtime publishes itself, and those of its client.
 _RESERVED = ("headrace_", "nuclio_", "process_", "python_")
+# Spelled out, as the module that declares them imports the metrics client. The last two are Prometheus' own.
 _RESERVED_LABELS = {
     *("replica", "namespace", "project", "function", "trigger_kind", "trigger_id", "worker_index"),
     *("le", "quantile"),
@@ -65,6 +68,7 @@ class CustomMetric:
         # A gauge may be anything, also NaN and infinity.
         if self.kind == "gauge":
             return not sample.counts
+        # The others are added up: NaN or infinity in one sample would stay in the sum for good.
         return math.isfinite(sample.value) and len(sample.counts) == (
             len(self.buckets) + 1 if self.kind == "histogram" else 0
         )

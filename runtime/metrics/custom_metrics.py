@@ -79,6 +79,7 @@ class CustomMetrics(Collector):
         gone = (*owner, ("worker_index", str(worker_index)))
         with self._lock:
             for published in self._published.values():
+                # Only gauges have an owner with a worker's number, so nothing else goes.
                 if size := published.set_counts.pop(gone, 0):
                     self._series_count -= size * published.metric.series_count
                     published.series = {key: it for key, it in published.series.items() if key[0] != gone}
@@ -89,11 +90,13 @@ class CustomMetrics(Collector):
         Locked for one metric at a time: the event loop, which adds samples, never waits for long.
         """
         with self._lock:
+            # A copy: a handler may declare another metric between two of these.
             all_published = list(self._published.values())
         for published in all_published:
             metric = published.metric
             family = Family(metric.name, metric.about, metric.kind)
             with self._lock:
+                # The lists of counts need no copy: `_add` puts new ones in their place, and changes none.
                 shown = [(key, series.value, series.counts) for key, series in published.series.items()]
             for (owner, values), value, counts in shown:
                 labels = {**dict(owner), **dict(zip(metric.labels, values, strict=True))}

@@ -67,6 +67,7 @@ class Metric:
     @property
     def shown_name(self) -> str:
         """Names of its samples in a scrape, as Markdown between backticks."""
+        # The client adds these endings by itself, so a declaration has none of them.
         shown = {
             "counter": f"{self.name}_total",
             "summary": f"{self.name}_sum` and `_count",
@@ -94,6 +95,7 @@ def counter(name: str, about: str, unit: str) -> Any:
 
 def nuclio_sum(name: str, about: str, unit: str) -> Any:
     """Declare a field: a sum that only rises, under a name of Nuclio's that no counter may have."""
+    # As a counter it would be shown with `_total` behind its name, which Nuclio's hasn't.
     return bound_metric(Metric("gauge", name, about, unit, TRIGGER_LABELS))
 
 
@@ -143,6 +145,7 @@ class BufferedHistogram:
         """Add to the histogram what was kept."""
         # The client has no way to add many observations at once.
         self._histogram._sum.inc(self._seconds)  # noqa: SLF001
+        # Each bucket by itself: the client adds up those below it at the scrape.
         for bucket, count in zip(self._histogram._buckets, self._counts, strict=True):  # noqa: SLF001
             bucket.inc(count)
         self._counts = [0] * len(self._counts)

@@ -19,6 +19,7 @@ def merge_expositions(texts: Iterable[bytes]) -> bytes:
             about, kind, lines = (*metric.split(b"\n", 2), b"", b"")[:3]
             name = about.partition(b" ")[0]
             headings.setdefault(name, _HEADING[1:] + about + b"\n" + kind + b"\n")
+            # The split has taken the line break in front of the next heading: it is put back.
             samples.setdefault(name, []).append(
                 lines if not lines or lines.endswith(b"\n") else lines + b"\n"
             )

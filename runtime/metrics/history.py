@@ -9,6 +9,7 @@ from headrace.runtime.errors import one_line
 
 # Ten minutes, a sample each second.
 _MAX_SAMPLES = 600
+# A worker that dies again and again notes an event each time.
 _MAX_EVENTS = 100
 _MAX_CHARS = 1000
 

@@ -91,6 +91,7 @@ class TriggerMetrics:
     history: History = field(init=False, default_factory=History)
     _handler_times: BufferedHistogram = field(init=False)
     _latencies: BufferedHistogram = field(init=False)
+    # Plain numbers, which `flush` passes on: the client takes a lock for each that it is told.
     _allocated: list[int] = field(init=False, default_factory=lambda: [0, 0])
     """Allocations at once, and later."""
     _waited_seconds: float = field(init=False, default=0.0)
@@ -138,6 +139,7 @@ class TriggerMetrics:
     restarts_refused: Counter = bound_metric(_RESTARTS, "refused")
     restarts_silent: Counter = bound_metric(_RESTARTS, "silent")
     restarts_reload: Counter = bound_metric(_RESTARTS, "reload")
+    # Not bound: it has a child for each worker, which `on_handled` makes.
     durations: Summary = field(init=False, metadata={"metric": _DURATIONS, "values": None})
     workers_killed: Counter = counter(
         "headrace_workers_killed",
@@ -268,6 +270,7 @@ class TriggerMetrics:
     def on_latency(self, timestamp_ms: int | None, count: int) -> None:
         """Count records that were handled together. `timestamp_ms`: of the first; None or below 0: none."""
         if timestamp_ms is not None and timestamp_ms >= 0:
+            # The clock of whoever wrote the record may be ahead of this machine's.
             self._latencies.add(max(0.0, time.time() - timestamp_ms / 1e3), count)
 
     def on_handled(self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()) -> None:
@@ -289,6 +292,7 @@ class TriggerMetrics:
 BUILD_INFO = Metric(
     "gauge", "headrace_build_info", "1, with what runs as labels", "", ("replica", "version", "python")
 )
+# Several fields are children of one metric, which is here once.
 METRICS = tuple(
     dict.fromkeys(
         [metric for model in (TriggerMetrics, Gauges) for _, metric, _ in declared_in(model)] + [BUILD_INFO]
@@ -318,6 +322,7 @@ class _Process(Collector):
     """Metrics `process_*` of the client, with the label that tells replicas apart."""
 
     def __init__(self, replica: str) -> None:
+        # In no registry, which would publish its samples without the label.
         self._collector = ProcessCollector(registry=None)
         self._labels = {"replica": replica}
 

@@ -28,7 +28,7 @@ class Chunk:
     data: Buffer
     decode: Decode
     timestamp: int | None = None
-    """The time of its first record, ms since the epoch, where its source says that without decoding it."""
+    """The time of its first record, ms since the epoch, if its source tells that undecoded."""
     held: object = None
     """An object that lives as long as the chunk: by it, whoever counts the bytes that `data` is a part of
     knows that some of them are still needed."""
@@ -59,7 +59,7 @@ class ChunkRecord(NamedTuple):
 
     @property
     def timestamp_type(self) -> int | None:
-        """The giver of the timestamp: 0 the producer, 1 the broker; None where the source doesn't say."""
+        """The giver of the timestamp: 0 the producer, 1 the broker; None if the source doesn't say."""
         return self._decoded().timestamp_type
 
     @property

@@ -8,12 +8,12 @@ from headrace.runtime.partitions.partition_lane import PartitionLane
 
 NO_LIMIT = sys.maxsize
 MOST_OUT_OF_ORDER = 400
-"""Settled spans above a commit that its text has place for, at the 4,096 characters that brokers take by
-default."""
+"""Settled spans above the offset of a commit that its text has place for, with the 4,096 characters that
+brokers take by default."""
 _TEXT_HEAD_CHARS, _SPAN_CHARS = 96, 9
 MOST_IN_FLIGHT = 2_000
-"""Records of one partition at workers where only handler times limit them: so many quick ones keep two
-busy."""
+"""Records of one partition that may be at workers if nothing but handler times limits them: so many quick
+ones keep two workers busy."""
 AHEAD_BYTES = 1 << 19
 """Undecoded bytes of a partition that may wait: enough to keep workers busy during a fetch."""
 _BATCHES_PART = 3 / 8
@@ -53,40 +53,43 @@ class FlowLimit:
     """
 
     waiting: int
-    """Decoded records that may wait for a worker; where all are decoded: be fetched and not settled."""
+    """Decoded records that may wait for a worker; if no chunks come, that may be fetched and not settled."""
     in_flight: int
     """Records that may be handed out and not settled."""
     acked_at_once: int
-    """The same while no record waits for an ack, as each is acked before its handler returns."""
+    """Counts instead of `in_flight` while no record waits for an ack, as handlers ack before they return."""
     out_of_order: int = MOST_OUT_OF_ORDER
-    """Where records may overtake each other: spans settled before something below them, and records in flight
-    that may become one."""
+    """If records may overtake each other: how many spans may be settled above an open record. Each record in
+    flight counts too, as it may become such a span."""
     read_ahead: ReadAhead | None = None
     """For a partition that is fetched as undecoded chunks: how many bytes of them may wait."""
 
     @classmethod
     def of(cls, capacity: int, read_ahead: ReadAhead | None = None) -> "FlowLimit":
-        """Return the limit that has `capacity` for each number."""
+        """Return a limit that has `capacity` for each number of records, and the usual `out_of_order`."""
         return cls(capacity, capacity, capacity, read_ahead=read_ahead)
 
     def within(self, most: int, read_ahead: ReadAhead | None = None) -> "FlowLimit":
-        """Return the same with no number above `most`, and with that `read_ahead`."""
+        """Return a limit with these numbers, but none above `most`, and with that `read_ahead`.
+
+        `out_of_order` stays: it goes by the text of a commit, not by what records take.
+        """
         waiting, in_flight = min(most, self.waiting), min(most, self.in_flight)
         return FlowLimit(waiting, in_flight, min(most, self.acked_at_once), self.out_of_order, read_ahead)
 
     def to_fetch(self, lane: PartitionLane) -> int:
         """Return how many records may be fetched now.
 
-        That is none or at least half of `waiting`, so that the limit holds exactly and fetches come in
-        batches; of chunks, all that a fetch brings. Less only where nothing that is held moves by itself: a
-        handler may collect just that many records before it acks. A planned batch has room as a whole,
-        whatever its size.
+        Either 0 or at least half of `waiting`: so the limit holds exactly, and fetches come in bulk. Fewer
+        only if nothing that is held moves by itself, as a handler may collect just that many records before
+        it acks. Records of chunks aren't counted: `left_bytes` bounds them. A planned batch has room as a
+        whole, whatever its size.
         """
         offsets, buffer = lane.offsets, lane.buffer
         if buffer.holds_ranges:
             return 0
         if lane.is_keyed:
-            # A key that waits for its next attempt isn't all of them: others are fetched past it.
+            # Keys that wait for their next attempt hold up no others: those are fetched past them.
             free = self.waiting - offsets.ledger.open_count
             is_moving = lane.out_count > 0 or lane.is_deliverable
             return max(free, 0) if 2 * free >= self.waiting or not is_moving else 0
@@ -109,7 +112,7 @@ class FlowLimit:
     def left_bytes(self, lane: PartitionLane) -> int:
         """Return how many bytes of chunks may still come.
 
-        Below 0 where a fetch has brought more than that.
+        Below 0 if a fetch has brought more than had place.
         """
         ahead, buffer = self.read_ahead, lane.buffer
         if ahead is None:
@@ -124,16 +127,16 @@ class FlowLimit:
         is_limited = self.in_flight < self.waiting or self.read_ahead is not None
         left = self.left_in_flight(lane) if is_limited else NO_LIMIT
         if lane.is_keyed:
-            # A commit has to tell of all that has succeeded, or it would run again where this process dies.
+            # A commit has to tell of all records that succeeded: any other runs again if this process dies.
             return min(self.left_to_overtake(lane), left)
         if self.read_ahead is not None and lane.in_flight_count and 2 * left < self._most_in_flight(lane):
-            return 0  # behind others only half of all at least, so that runs are long
+            return 0  # behind records in flight, half of the number or none: so runs are long
         return left
 
     def left_in_flight(self, lane: PartitionLane) -> int:
-        """Return how many may be handed out by number alone, whatever has to be kept in order.
+        """Return how many records may be handed out by number alone, however many have overtaken others.
 
-        Nothing else counts for the record that holds up the commit.
+        No more is asked of the record that holds up the commit: it overtakes none.
         """
         if lane.buffer.holds_ranges:
             return NO_LIMIT
@@ -141,8 +144,8 @@ class FlowLimit:
         if self.read_ahead is not None:
             most = self._most_in_flight(lane)
         elif most >= self.waiting:
-            return NO_LIMIT  # what is fetched has been limited already
-        # What is open and doesn't wait is at workers, or waits for an ack.
+            return NO_LIMIT  # `waiting` has limited the fetch already
+        # Open records that don't wait here are at workers, or wait for an ack.
         return max(0, most - lane.offsets.ledger.open_count + _waiting_count(lane))
 
     def left_to_overtake(self, lane: PartitionLane) -> int:
@@ -150,12 +153,12 @@ class FlowLimit:
         return max(0, self.out_of_order - lane.offsets.ledger.settled_span_count - lane.out_count)
 
     def is_used_up(self, lane: PartitionLane) -> bool:
-        """Whether nothing more is handed out before some is settled."""
+        """Whether nothing more is handed out before some records are settled."""
         if lane.buffer.holds_ranges:
             return not lane.in_flight_count and lane.buffer.count > 0  # it waits for the ack of the last one
         if self.read_ahead is not None:
             return not (lane.in_flight_count or self.left_in_flight(lane))
-        if lane.is_idle:  # all that is held waits for acks
+        if lane.is_idle:  # all records that are held wait for acks
             return not self.to_fetch(lane)
         return not (lane.out_count or self.to_hand_out(lane))
 
@@ -173,19 +176,20 @@ class StreamLimits:
     in_flight: int
     """Records of one partition that may be handed out and not settled; 0: as many as suit."""
     name: str
-    """The setting that limits what waits for acks, for people."""
+    """Name of the setting that limits how many records wait for acks, as people are told it."""
     max_buffered_bytes: int
     """Bytes of all partitions together."""
 
     def of_partition(self, policy: DeliveryPolicy, worker_count: int) -> FlowLimit:
-        """Return the limit of each partition, as far as bytes allow it.
+        """Return the limit of each partition, which bytes may lower later.
 
-        Where no setting says what may be in flight, workers get what they run in some milliseconds. But what
-        stays open after its handler, for an ack or a transaction, is limited as what waits here.
+        If no setting says how many records may be in flight, workers get what they run in some milliseconds.
+        But if records stay open after their handler, for an ack or a transaction, no more of them may be in
+        flight than may wait.
         """
         two_batches = 2 * policy.batch.size if policy.batch else 0  # one fills while another one is handled
         least = two_batches
-        if policy.ordering != "partition":  # and all workers are full, as far as keys let them
+        if policy.ordering != "partition":  # twice what all workers can run, as keys may hold some of it back
             least = 2 * worker_count * policy.max_concurrency
         waiting = max(self.buffered, self.in_flight, least)
         if self.in_flight:
@@ -226,10 +230,10 @@ def _waiting_count(lane: PartitionLane) -> int:
 def _waits_for_range(lane: PartitionLane) -> bool:
     """Whether the next range waits for the ack of another one.
 
-    A new owner could still repeat the last range, so the next one waits for its ack. A range that failed
-    waits for none, but for that of the range right before it, as the other half of one: a plan can't say that
-    both are open. A new owner would join them, and an ack that somebody has kept, by the last offset of the
-    upper one, would settle both.
+    A fresh range waits until all others are acked: until then a new owner could still repeat them. A range
+    that failed waits for one ack at most, that of the range right before it, which is the other half of the
+    range that was cut. A plan can't say that both are open: a new owner would join them, and a handler's ack
+    of the upper half, which names its last offset, would settle both.
     """
     awaiting_ack, next_offset = lane.offsets.awaiting_ack, lane.buffer.next_offset
     if not awaiting_ack:

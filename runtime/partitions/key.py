@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headrace.runtime.wire.outcomes import is_another_log
 
-_MOST_DIGITS = 9  # anybody may write a stamp, and int() raises where a text has thousands of them
+_MOST_DIGITS = 9  # anybody may write a stamp, and int() raises if a text has thousands of them
 
 
 class PartitionKey(NamedTuple):
@@ -23,7 +23,7 @@ class PartitionKey(NamedTuple):
 def describe_partitions(keys: Iterable[tuple[str, int]]) -> str:
     """Return `orders/0-3, orders/7`: consecutive numbers of a topic as one range.
 
-    `none` where there are none.
+    `none` if there are none.
     """
     return ", ".join(_ranges(sorted(keys))) or "none"
 
@@ -38,10 +38,10 @@ def _ranges(ordered: list[tuple[str, int]]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLog:
-    """The log that a partition's offsets are of: one made anew, or cut, has others under the same numbers.
+    """The log that offsets are of: one that was made anew, or cut, has other records at the same offsets.
 
-    `id`: by its source; empty where that says none. `cuts`: the offsets from which on others have taken the
-    places of what was there, as far as this process has seen, in order of time.
+    `id`: by its source; empty if the source has none. `cuts`: the offsets from which on other records have
+    taken the places of earlier ones, as far as this process has seen, in order of time.
     """
 
     id: str = ""
@@ -55,8 +55,8 @@ class PartitionLog:
     def has(self, stamp: str, offset: int) -> bool:
         """Whether the record that had this offset in the log of that stamp has it here.
 
-        An empty stamp is of any log. It may be any text, and of a process that saw other cuts: then its id
-        decides.
+        An empty stamp is of any log. Any text may come as a stamp, also of a process that saw other cuts: if
+        it doesn't say how many, its id decides.
         """
         seen = stamp.rpartition(":")[2]  # how many cuts there were when the record was handed out
         is_known = seen.isdecimal() and len(seen) <= _MOST_DIGITS
@@ -64,7 +64,7 @@ class PartitionLog:
         return not is_another_log(stamp, self.stamp) and all(offset < cut for cut in later)
 
     def renamed(self, new_id: str) -> "PartitionLog":
-        """Return the log as its source names it now: another log, where that is another id."""
+        """Return the log as its source names it now: another log, if the id is another one."""
         if self.id and new_id and new_id != self.id:
             return PartitionLog(new_id)
         return replace(self, id=new_id or self.id)

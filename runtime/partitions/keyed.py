@@ -1,4 +1,4 @@
-"""Keyed lanes over one ledger, where records may overtake each other: `ordering` key or none."""
+"""Keyed lanes over one ledger, for records that may overtake each other: `ordering` key or none."""
 
 from collections.abc import Callable, Collection, Hashable
 from heapq import heappop, heappush
@@ -19,7 +19,7 @@ KeyedOrdering = Literal["key", "none"]
 class KeyLane(PartitionLane):
     """The records of one key, for as long as some are here: in order, at one worker at a time.
 
-    A failure holds up its key and no other. Without order each record is a key.
+    A failure holds up its key and no other. With `ordering: none` each record is a key.
     """
 
     __slots__ = ("_name", "_whole")
@@ -41,7 +41,7 @@ class KeyLane(PartitionLane):
         return is_free and self.buffer.count > 0
 
     def ready(self) -> "KeyedLanes":
-        """Return the partition's lane, where the turn of this one comes by its next offset."""
+        """Enter this lane into the queue of the partition's lane, by next offset, and return that one."""
         self._whole.enqueue(self)
         return self._whole
 
@@ -65,14 +65,15 @@ class KeyLane(PartitionLane):
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self.is_idle:  # else memory would hold each key that was ever seen
+        if self.is_idle:  # or memory would hold each key that was ever seen
             self._whole.lanes_by_key.pop(self._name, None)
 
 
 class KeyedLanes(PartitionLane):
-    """The lanes of all keys, as one: workers are offered this one, and get that of the oldest record.
+    """The lanes of all keys of a partition, as one lane.
 
-    No record waits in it itself: `put` gives each to the lane of its key.
+    Workers are offered this one, and get the key's lane with the lowest offset. No record waits in it: `put`
+    gives each to the lane of its key.
     """
 
     __slots__ = ("_key_of", "_queue", "lanes_by_key")
@@ -83,7 +84,7 @@ class KeyedLanes(PartitionLane):
         super().__init__(offsets, RecordBuffer())
         self.lanes_by_key: dict[Hashable, KeyLane] = {}
         self._key_of: Callable[[WireRecord], Hashable] = _key_of if ordering == "key" else _offset_of
-        # By next offset. Some are out of date: they are dropped when they come up.
+        # Lanes by next offset. Some entries are out of date: they are dropped when they come up.
         self._queue: list[tuple[int, int, KeyLane]] = []
 
     @property
@@ -104,18 +105,19 @@ class KeyedLanes(PartitionLane):
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether some record may be handed out now; where none should, the one that holds up the commit."""
+        """Whether a record may be handed out now: any within the limit, beyond it the lowest open one."""
         if self.state is not PartitionState.ACTIVE or (offset := self._first()) is None:
             return False
         offsets = self.offsets
         if offsets.to_hand_out > 0:
             return True
-        # It makes no more overtake, and ends what the others wait for: else nothing might ever go on.
+        # The record that holds up the commit overtakes none, and others wait for it: without it nothing might
+        # ever go on.
         return offset == offsets.ledger.committable and offsets.left_in_flight > 0
 
     @property
     def goes_alone(self) -> bool:
-        """Whether the record that goes next, as there is one, may kill its worker."""
+        """Whether the record that goes next may kill its worker. Called only if there is one."""
         return self._queue[0][2].goes_alone
 
     def enqueue(self, lane: KeyLane) -> None:
@@ -135,12 +137,12 @@ class KeyedLanes(PartitionLane):
         for record in records:
             lane = self.lane_of(record)
             lane.put([record])
-            # With more than one it is queued already, or gets its turn when what holds it up is over.
+            # A lane with more records is queued already, or is offered once its own records let it go on.
             if lane.buffer.count == 1 and lane.is_deliverable:
                 self.enqueue(lane)
 
     def lane_of(self, record: WireRecord) -> KeyLane:
-        """Return the lane of the record's key, a new one where no record of that is here."""
+        """Return the lane of the record's key, a new one if no other record of the key is here."""
         name = self._key_of(record)
         if (lane := self.lanes_by_key.get(name)) is None:
             lane = self.lanes_by_key[name] = KeyLane(self.offsets, self, name)
@@ -153,7 +155,7 @@ class KeyedLanes(PartitionLane):
             lane.revoke()
 
     def _first(self) -> int | None:
-        # An entry is out of date where its key was handed out, or stands, or goes on from another offset.
+        # An entry is out of date if its key was handed out, can't go on, or goes on from another offset.
         queue = self._queue
         while queue and not (queue[0][2].is_deliverable and queue[0][2].buffer.next_offset == queue[0][0]):
             heappop(queue)
@@ -161,7 +163,7 @@ class KeyedLanes(PartitionLane):
 
 
 def _key_of(record: WireRecord) -> Hashable:
-    """Return the record's key. What has none, or none that can be read, has no order: its offset."""
+    """Return the record's key; its offset if it has no key, or none that can be read: it has no order."""
     key = None if isinstance(record, UndecodableRecord) else record.key
     return record.offset if key is None else key
 

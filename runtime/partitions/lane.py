@@ -34,13 +34,13 @@ class Lane(ABC):
     id: int
     """The lane's number on the wire."""
     key: PartitionKey
-    """Where its records come from, for handlers, people and static allocation."""
+    """The source of its records, as handlers, people and static allocation know it."""
     log: str = ""
-    """The stamp of the log that its offsets are of; empty where it is of none."""
+    """The stamp of the log that its offsets are of; empty if the lane has no log."""
     source: int = 0
-    """Which of the triggers that share its worker it is of; 0: the one that has the workers."""
+    """Number of its trigger among those that share its workers; 0: the trigger that has the workers."""
     epoch: int
-    """A number that rises with each failure: what a worker still has of an older one comes back unstarted."""
+    """A number that rises with each failure: records of an older epoch come back from workers unstarted."""
     worker_index: int | None
     """The worker to which its records went last."""
     in_flight_count: int
@@ -67,7 +67,7 @@ class Lane(ABC):
 
     @property
     def next_chunk(self) -> Chunk | None:
-        """The chunk that the next record is part of, where it is undecoded."""
+        """The chunk that the next record is part of; None if it is decoded."""
         return None
 
     def ready(self) -> Any:
@@ -107,23 +107,23 @@ class Lane(ABC):
         """Return the offsets `[first, end)` that these records stand for, which follow each other."""
 
     def on_sent(self, worker_index: int) -> None:
-        """Note that what was taken last goes to this worker."""
+        """Note that the records that were taken last go to this worker."""
         self.worker_index = worker_index
 
     def on_recalled(self) -> None:
-        """Note that what hasn't started was asked to come back."""
+        """Note that a worker was asked to give back the records that haven't started."""
         self.is_recalled = True
 
     # ---- what becomes of it
 
     def on_replied(self, record: WireRecord, reply: Reply) -> None:  # noqa: B027  # few care
-        """Take the handler's answer to a record, where the policy wants that; its outcome follows."""
+        """Take the handler's answer to a record, if the policy asks for answers; its outcome follows."""
 
     def on_reply_part(self, data: bytes, *, is_last: bool) -> None:  # noqa: B027  # few care
         """Take more of an answer that said that there is more."""
 
     def on_cut_short(self, why: CutShort) -> None:  # noqa: B027  # few care
-        """Note that the handler of what runs won't end by itself. That has failed, which follows."""
+        """Note that the handler that runs won't end by itself: its record's failure follows."""
 
     @abstractmethod
     def on_settled(self, records: Records) -> None:
@@ -135,14 +135,17 @@ class Lane(ABC):
 
     @abstractmethod
     def on_failed(self, records: Records, reason: str, among: int) -> None:
-        """Note that records in flight failed in a call with `among` records, 1 where each is to blame itself.
+        """Note that records in flight failed in a call with `among` records: 1 if each is to blame by itself.
 
         They go on to `on_returned`.
         """
 
     @abstractmethod
     def on_suspected(self, records: Records) -> None:
-        """Note that a worker died by itself with these records started. They go on to `on_returned`."""
+        """Note that a worker's process ended with these records started, and that each may be to blame.
+
+        They go on to `on_returned`.
+        """
 
     @abstractmethod
     def on_returned(self, records: Records) -> None:
@@ -174,11 +177,11 @@ class EventLane(Lane):
     # ---- for its user
 
     def put(self, record: WireRecord) -> None:
-        """Give it the next event, where it has none. `submit` follows."""
+        """Give an idle lane its next event. `submit` follows."""
         self._waiting, self._failure = record, None
 
     def drop(self) -> bool:
-        """Have what waits not handed out; return whether something waited."""
+        """Drop the event that waits; return whether one did."""
         waited, self._waiting = self._waiting is not None, None
         return waited
 
@@ -223,10 +226,13 @@ class EventLane(Lane):
         self._failure = reason
 
     def on_suspected(self, records: Records) -> None:
-        """Do nothing: an event is never handed out together with others."""
+        """Do nothing: an event is in no batch, and comes back by `on_returned`, which follows.
+
+        With maxConcurrency events of other lanes may have run beside it.
+        """
 
     def on_returned(self, records: Records) -> None:
-        """End an event that failed. One that hasn't started, or was killed for another, comes back."""
+        """End an event that failed, or tell `on_came_back` of one that has no outcome."""
         self._leave()
         if self._failure is not None:
             self.on_ended(self._failure)

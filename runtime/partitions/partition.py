@@ -1,4 +1,4 @@
-"""An assigned partition: what is known of its offsets, its lane, and how much of it may be held."""
+"""An assigned partition: its offsets, its lane, and how much of it may be held."""
 
 from collections.abc import Iterator
 
@@ -56,9 +56,9 @@ class AssignedPartition(PartitionOffsets):
         """How many records may wait, and be handed out, by settings and by what they take."""
         self.is_replaced = False  # its log was cut or made anew: what it says must not be committed
         self.why_cut_off = ""  # why the record at ledger.position can't be read: nothing more is fetched
-        self.fetched_before = 0  # what comes again ends here; workers have handled some of it
-        # Written by the monitor: how long the same record has held up the commit, and one has waited for its
-        # ack.
+        self.fetched_before = 0  # where records end that are fetched again; workers have handled some
+        # Written by the monitor: how long the same record has held up the commit, and how long the oldest
+        # unacked one has waited.
         self.oldest_open_seconds = self.oldest_unacked_seconds = 0.0
 
     # ---- how much is here, and how much may come and go
@@ -77,13 +77,13 @@ class AssignedPartition(PartitionOffsets):
 
     @property
     def may_grow(self) -> bool:
-        """Whether more may come to what waits in the lane."""
+        """Whether more records may join those that wait in the lane."""
         is_over = self.why_cut_off or self.is_paused or self.lane.state.is_final
         return not is_over and self.limit.may_grow(self.lane)
 
     @property
     def left_bytes(self) -> int:
-        """How many bytes of chunks may still come; below 0 where a fetch has brought more than that."""
+        """How many bytes of chunks may still come; below 0 if a fetch has brought more than that."""
         return self.limit.left_bytes(self.lane)
 
     @property
@@ -94,14 +94,14 @@ class AssignedPartition(PartitionOffsets):
     @property
     def to_hand_out(self) -> int:
         """How many of the records that wait may be handed out now, one by one."""
-        # Orphans are fetched again once nothing is in flight. And where messages can't be written, more
-        # records would only wait for the same.
+        # Orphans are fetched again once nothing is in flight. And while messages can't be written, more
+        # records would only wait for the same output.
         is_held_up = self.awaiting_ack.has_orphans or self.pending.wait_count
         return 0 if is_held_up else self.limit.to_hand_out(self.lane)
 
     @property
     def left_in_flight(self) -> int:
-        """How many may be handed out by number alone, whatever has to be kept in order."""
+        """How many records may be handed out by number alone, however many have overtaken others."""
         return 0 if self.pending.wait_count else self.limit.left_in_flight(self.lane)
 
     @property
@@ -111,14 +111,14 @@ class AssignedPartition(PartitionOffsets):
 
     @property
     def is_out_of_order(self) -> bool:
-        """Whether so many records have overtaken others that a commit can't tell of more: no other may."""
+        """Whether as many records have overtaken others as a commit can tell of: no more may."""
         lane = self.lane
         is_full = lane.is_keyed and not self.limit.left_to_overtake(lane)
         return is_full and self.ledger.settled_span_count > lane.out_count
 
     @property
     def has_failed_waiting(self) -> bool:
-        """Whether what failed last is still to be handled."""
+        """Whether any of the records that failed last is still to be handled."""
         return any(offset in self.failed for offset in self.lane.failed_now)
 
     @property
@@ -135,8 +135,8 @@ class AssignedPartition(PartitionOffsets):
         """Add records that came from the source, in order, after all that came before, at `now` in seconds.
 
         Records that can't be decoded, or have more than `max_record_bytes` (`fetchMax`), are not delivered:
-        they fail when they are next. Returns about how many bytes each of those takes that wait now; 0 where
-        none does.
+        they fail when they are next. Returns about how many bytes each record takes while it waits; 0 if
+        none has to wait.
         """
         if isinstance(records, ChunkSlice):
             self._add(records, now)
@@ -150,13 +150,13 @@ class AssignedPartition(PartitionOffsets):
                     self.refuse(record, record.why)
         self._refuse_large(records, max_record_bytes)
         new_count, new_size_bytes = self.decoded_size
-        # The buffers have measured them already. Where all were acked before they came, none waits.
+        # The buffers have measured them already. None waits if all were acked before they came.
         return (new_size_bytes - size_bytes) // (new_count - count) if new_count > count else 0
 
     def _add(self, records: Records, now: float | None = None) -> None:
-        """Add to the ledger first, then to the lane: what waits there is open."""
+        """Add records to the ledger, then to the lane: only open ones wait there."""
         lane, ledger = self.lane, self.ledger
-        if now is not None:  # else they have come before
+        if now is not None:  # None: they have come before
             lane.fetched_at = now
             if not lane.buffer.count:
                 lane.waiting_since = now
@@ -164,8 +164,8 @@ class AssignedPartition(PartitionOffsets):
         for first, end in lane.spans(records):
             ledger.add(first, end)
         if self.fetched_before:
-            # Fetched for the second time: what living workers have handled waits for its ack, and stays
-            # theirs.
+            # Fetched for the second time: records that living workers have handled still wait for acks, and
+            # aren't handed out again.
             lane.put(records, self.awaiting_ack.settled_in(ledger))
             if ledger.position >= self.fetched_before:
                 self.fetched_before = 0
@@ -182,7 +182,7 @@ class AssignedPartition(PartitionOffsets):
                     self.refuse(record, f"it has {size} bytes, more than fetchMax ({max_bytes}) allows")
 
     def advance(self, position: int) -> None:
-        """Move the fetch to `position`, as no record is on the way: what is gone can't fail any more."""
+        """Move the fetch on to `position`, as no record lies between, and forget failures below."""
         self.ledger.advance(position)
         self.failed.forget_below(self.ledger.committable)
 
@@ -205,11 +205,11 @@ class AssignedPartition(PartitionOffsets):
             self.plan.on_settled_below(self.ledger.committable)
 
     def ack_through(self, first: int, end: int) -> None:
-        """Settle `[first, end)`, which is acked by name, and all below, but for what failed and comes again.
+        """Settle `[first, end)`, which an ack names, and all below but failed records that come again.
 
         A failure is an answer too, and a later one than the handler's return: `onFailure` decides on it.
         """
-        self.failed.of(first)  # from now on by itself, where a commit has told of it among others
+        self.failed.of(first)  # cuts it out of its span, if a commit has told of it among others
         failed = dict(self.failed.to_come_below(end))
         failed |= {at: self._end_of(at) for at in self.nacked if at < end}
         left_open = {at: stop for at, stop in failed.items() if at < first}
@@ -221,9 +221,10 @@ class AssignedPartition(PartitionOffsets):
             self.on_acked(*span)
 
     def redeliver(self) -> None:
-        """Begin anew at what is open, for the sake of orphans: what other workers have handled stays theirs.
+        """Begin anew at the lowest open offset, as orphans have to come again.
 
-        Nothing is in flight. All that waits is dropped, and fetched again, from the ledger's position on.
+        Called when nothing is in flight. All records that wait are dropped, and fetched again. Those that
+        living workers have handled go on waiting for acks.
         """
         end = self.ledger.position
         self.awaiting_ack.drop_orphans()
@@ -234,7 +235,7 @@ class AssignedPartition(PartitionOffsets):
         self.fetched_before = max(end, self.fetched_before)
         self.why_cut_off = ""  # what can't be read is found again
         self.lane.buffer.clear()
-        # The same state as if fetched anew: what is settled above the commit is settled ahead.
+        # As if nothing were fetched yet: spans that are settled above the commit are settled ahead now.
         self.ledger = Ledger(self.ledger.committable, self.ledger.settled_spans())
         if self.holds_ranges:
             self.extend(end)
@@ -245,16 +246,16 @@ class AssignedPartition(PartitionOffsets):
         self.plan.propose(part)
 
     def revoke(self) -> None:
-        """Hand out no more of it, ever."""
+        """Hand out no more records, ever."""
         self.plan.on_revoked()
         self.lane.revoke()
 
     # ---- ranges of offsets
 
     def acked_by(self, offset: int) -> int | None:
-        """Return the first offset of what an ack of `offset` names.
+        """Return the first offset of the record or range that an ack of `offset` names.
 
-        None inside a range, where no ack may be.
+        None if `offset` lies inside a range: an ack has to name the last one.
         """
         if not self.holds_ranges or self.ledger.is_settled(offset):
             return offset
@@ -264,7 +265,7 @@ class AssignedPartition(PartitionOffsets):
         return offset
 
     def _end_of(self, first: int) -> int:
-        """Return the end of the record or range that begins there."""
+        """Return the end of the record or range that begins at `first`."""
         ranges = self._open_ranges() if self.holds_ranges else ()
         return next((end for begin, end in ranges if begin == first), first + 1)
 
@@ -292,7 +293,7 @@ def of_records(
 def of_keys(
     key: PartitionKey, start: Checkpoint, capacity: int, ordering: KeyedOrdering, log: PartitionLog = NO_LOG
 ) -> AssignedPartition:
-    """Return such a partition where records of different keys, or all of them, may overtake each other."""
+    """Return such a partition whose records of different keys, or all records, may overtake each other."""
     return AssignedPartition(key, start, FlowLimit.of(capacity), RecordBuffer(), ordering=ordering, log=log)
 
 

@@ -1,4 +1,4 @@
-"""The lane of a partition that is handled in order: what waits of it, and what is in flight at one worker."""
+"""The lane of a partition that is handled in order: records that wait, and those in flight at one worker."""
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import count
@@ -23,7 +23,7 @@ _MAY_DECIDE_ANEW = (PartitionState.ACTIVE, PartitionState.BACKOFF, PartitionStat
 
 
 class PartitionLane(Lane):
-    """A buffer of what waits, which is open in the ledger, and a count of what is in flight.
+    """A buffer of records that wait, all open in the ledger, and a count of those in flight.
 
     From the moment that some records are asked to come back, or one has failed, nothing is handed out until
     the last one in flight is settled or back.
@@ -66,19 +66,19 @@ class PartitionLane(Lane):
         self.buffer = buffer
         self.first_offsets, self.spans = buffer.first_offsets, buffer.spans
         self.waiting_since = 0.0  # on the dispatcher's clock: when the first record to hand out came
-        self.fetched_at = 0.0  # on the same clock: when the last one did
+        self.fetched_at = 0.0  # on the same clock: when the last record came
         self.epoch = 0
         self.state = PartitionState.ACTIVE
-        self.why_stuck = ""  # what holds up the head record, for as long as only somebody's hand helps
+        self.why_stuck = ""  # the reason, while the head record waits for somebody to do something
         self.stuck_order = 0  # of several lanes, which was stuck first
         self.worker_index: int | None = None
         self.in_flight_count = 0
         self.is_recalled = False
-        self.failed_now: list[int] = []  # what failed since something was handed out last
-        self.is_undecided = False  # what becomes of some of these is still to be decided
-        self.ending: WireRecord | None = None  # must not be delivered: what becomes of it is under way
+        self.failed_now: list[int] = []  # first offsets that failed since the last hand-out
+        self.is_undecided = False  # whether a decision on some of them is still to come
+        self.ending: WireRecord | None = None  # the record that is becoming a dead letter, or halts the lane
         self._returned: list[Records] = []
-        self._is_alone = False  # nothing goes behind what is in flight
+        self._is_alone = False  # whether nothing may go behind the records in flight
 
     # ---- what waits
 
@@ -109,7 +109,7 @@ class PartitionLane(Lane):
             return False
         if not self.in_flight_count:
             return True
-        # Nothing overtakes what comes back: it would be handed out before records below it.
+        # Nothing is handed out while lower records are about to come back: it would overtake them.
         return not (self.is_recalled or self._is_alone or self.buffer.next_offset in self.offsets.failed)
 
     @property
@@ -128,7 +128,7 @@ class PartitionLane(Lane):
 
     @property
     def next_chunk(self) -> Chunk | None:
-        """The chunk that the next record is part of, where it is undecoded."""
+        """The chunk that the next record is part of; None if it is decoded."""
         return head.chunk if isinstance(head := self.buffer.head, ChunkRecord) else None
 
     @property
@@ -151,7 +151,7 @@ class PartitionLane(Lane):
             self.buffer.append_open(records, ledger)
 
     def drop_settled(self, end: int) -> None:
-        """Drop what was settled below `end` and waits here."""
+        """Drop records that wait here and were settled, below `end`."""
         next_offset = self.buffer.next_offset
         if next_offset is not None and next_offset < end:
             self.buffer.keep_open(self.offsets.ledger)
@@ -159,7 +159,7 @@ class PartitionLane(Lane):
     # ---- what is handed out
 
     def become(self, state: PartitionState, why_stuck: str = "") -> None:
-        """Change the state. AssertionError where TRANSITIONS doesn't have the change."""
+        """Change the state. AssertionError if TRANSITIONS doesn't have the change."""
         assert state is self.state or state in TRANSITIONS[self.state], (self.state, state)
         if not self.why_stuck:
             self.stuck_order = next(_ORDERS)
@@ -198,7 +198,7 @@ class PartitionLane(Lane):
         self.in_flight_count += len(records)
         self.failed_now.clear()
         pending = self.offsets.pending
-        if pending or pending.rejected:  # what an earlier delivery has produced says no more
+        if pending or pending.rejected:  # messages of an earlier delivery count no more
             for first, end in _units(self.buffer, records):
                 pending.on_handed_out(first, end)
         return records
@@ -225,7 +225,7 @@ class PartitionLane(Lane):
         self._leave(len(records))
 
     def on_cut_short(self, why: CutShort) -> None:
-        """Note that the handler of what runs won't end by itself."""
+        """Note that the handler that runs won't end by itself."""
         if why == "died":
             self.offsets.plan.on_died()
 
@@ -241,7 +241,10 @@ class PartitionLane(Lane):
         self.failed_now += self.offsets.note_failed(_units(self.buffer, records), reason, among)
 
     def on_suspected(self, records: Records) -> None:
-        """Note that a worker died by itself with these records started. `on_returned` is still to come."""
+        """Note that a worker's process ended with these records started, and that each may be to blame.
+
+        `on_returned` is still to come.
+        """
         self.offsets.note_suspected(_units(self.buffer, records))
 
     def on_returned(self, records: Records) -> None:
@@ -253,7 +256,7 @@ class PartitionLane(Lane):
         self._leave(len(records))
 
     def revoke(self) -> None:
-        """Hand out no more records, ever; what waits is dropped and stays open in the ledger."""
+        """Hand out no more records, ever; those that wait are dropped, and stay open in the ledger."""
         self.become(PartitionState.REVOKED)
         self.buffer.clear()
 

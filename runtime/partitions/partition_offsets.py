@@ -61,12 +61,12 @@ class PartitionOffsets(ABC):
         self.plan = BatchPlan(start.plan)
         self.failed = FailedRecords.from_attempts(start.attempts, are_ranges=holds_ranges)
         self.awaiting_ack = AwaitingAck()
-        self.acks_at_once = False  # what was handled last needed no ack any more
-        self.nacked: Nacked = {}  # in flight, and failed whatever their handler says now
+        self.acks_at_once = False  # the records handled last were acked before their handler returned
+        self.nacked: Nacked = {}  # records in flight that have failed, whatever their handler says now
         self.pending = PendingProduces()
         self.is_paused = False  # the record in flight takes so long that fetching more is of no use
         self.ack_window_size = ack_window_size
-        # `ackWindowSize`: what was settled last stays uncommitted, so that a new owner repeats it.
+        # `ackWindowSize`: the offsets settled last stay uncommitted, so that a new owner repeats them.
         self._last_settled: deque[int] = deque(maxlen=ack_window_size)
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class PartitionOffsets(ABC):
     @property
     @abstractmethod
     def left_in_flight(self) -> int:
-        """How many may be handed out by number alone, whatever has to be kept in order."""
+        """How many records may be handed out by number alone, however many have overtaken others."""
 
     @abstractmethod
     def on_acked(self, first: int, end: int) -> None:
@@ -98,7 +98,7 @@ class PartitionOffsets(ABC):
             offset, acked = _hold_back(sorted(self._last_settled), offset, acked)
         if self.pending:
             offset, acked = self.pending.hold_back(offset, acked)
-        if acked and acked[0][0] == offset:  # acked before it was fetched
+        if acked and acked[0][0] == offset:  # settled ahead of the fetch: a commit may pass it at once
             offset = acked.pop(0)[1]
         return Checkpoint(offset, self.failed.attempts(offset), self.plan.planned, tuple(acked))
 
@@ -108,7 +108,7 @@ class PartitionOffsets(ABC):
         """Settle `[first, end)`: it succeeded, was acked, or was given up."""
         ledger = self.ledger
         if size := self.ack_window_size:
-            # What was settled before is no news: the newest that are open now move the window.
+            # Offsets that were settled before don't move the window: only those that are open now do.
             newest_first = reversed(range(max(first, ledger.committable), end))
             newest = list(islice(filterfalse(ledger.is_settled, newest_first), size))
             self._last_settled.extend(reversed(newest))
@@ -119,7 +119,7 @@ class PartitionOffsets(ABC):
     def note_handled(self, firsts: Sequence[int], worker_index: int | None, ranges: Iterable[Span]) -> None:
         """Note records that went well at that worker, and wait for their acks.
 
-        `ranges`: their spans, if they are.
+        `ranges`: their spans, if the partition is handled by ranges.
         """
         self.acks_at_once = not any(self.ledger.open_spans(firsts[0], firsts[-1] + 1))
         if not self.acks_at_once:
@@ -127,7 +127,7 @@ class PartitionOffsets(ABC):
         if self.holds_ranges:
             self.awaiting_ack.add_ends(ranges)
         if self.failed and self.holds_ranges:
-            self.failed.forget(firsts)  # else they may still be nacked
+            self.failed.forget(firsts)  # records, unlike ranges, may still be nacked
         elif self.failed:
             self.failed.note_handled(firsts)
         for first in self.pending.take_handled(firsts) if self.pending.rejected else ():
@@ -136,7 +136,7 @@ class PartitionOffsets(ABC):
     def note_failed(self, units: Sequence[Span], reason: str, among: int) -> list[int]:
         """Count a failure of records or ranges.
 
-        Return the first offsets of those that are open: else it was acked.
+        Return the first offsets of those that are open: the others were acked, and don't count.
         """
         still_open = [unit for unit in units if self.ledger.is_open(unit[0])]
         for first, end in still_open:
@@ -146,7 +146,10 @@ class PartitionOffsets(ABC):
         return [first for first, _ in still_open]
 
     def note_suspected(self, units: Sequence[Span]) -> None:
-        """Note that one of these records, or ranges, has killed its worker."""
+        """Note that any of these records, or ranges, may be to blame for the end of its worker's process.
+
+        After the first death in a planned batch nobody is suspected: the batch comes once more as it was.
+        """
         if not self.plan.may_repeat_after_death():
             self.plan.drop_started()
             for first, end in units:
@@ -155,11 +158,11 @@ class PartitionOffsets(ABC):
     def take_back(self, first: int, end: int, failures: int) -> None:
         """Open `[first, end)` again: whatever settled it, its handler or an ack, is void.
 
-        `failures` of its deliveries had failed before. Where else it is known: docs/design/back-to-open.md.
+        `failures` of its deliveries had failed before. What else knows of it: docs/design/back-to-open.md.
         """
         self.ledger.reopen(first, end)
         if self._last_settled:
-            # It may be settled a second time, and must not have two places in the window.
+            # An offset may be settled a second time, and must not have two places in the window.
             kept = [offset for offset in self._last_settled if not first <= offset < end]
             self._last_settled = deque(kept, maxlen=self.ack_window_size)
         if failures:
@@ -168,12 +171,12 @@ class PartitionOffsets(ABC):
     def refuse(self, record: WireRecord, reason: str) -> None:
         """Have a record that was fetched not delivered."""
         self.plan.drop_at(record.offset)
-        if self.ledger.is_open(record.offset):  # else it is settled already
+        if self.ledger.is_open(record.offset):  # otherwise it is settled already
             self.failed.refuse(record.offset, reason)
 
 
 def _hold_back(last: Sequence[int], committable: int, acked: Sequence[Span]) -> tuple[int, list[Span]]:
-    """Return the offset and the acked spans that a commit may say, without `last`, which ascend."""
+    """Return the offset and the acked spans that a commit may say without the offsets `last`, ascending."""
     held = deque(last)
     offset = min(committable, held[0])
     spans = []

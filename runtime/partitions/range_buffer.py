@@ -92,7 +92,7 @@ class RangeBuffer:
         return sum(min(end, offset) - first for first, end in self._waiting if first < offset)
 
     def span_of_first(self, count: int) -> Span:
-        """Return the span from the first offset to behind the `count`th. IndexError where fewer wait."""
+        """Return the span from the first offset to behind the `count`th. IndexError if fewer wait."""
         left = count
         for first, end in self._waiting:
             if left <= end - first:
@@ -103,8 +103,8 @@ class RangeBuffer:
     def count_together(self, size: int, failed: FailedRecords) -> tuple[int, bool]:
         """Return how many of the first `size` offsets may go in one batch, and whether no others may as well.
 
-        A range that failed goes as it was, or as much of it as may; a fresh one ends before the next that
-        failed.
+        A range that failed goes as it was, or as much of it as its `batch_limit` allows; a fresh one ends
+        before the next one that failed.
         """
         first = self._waiting[0][0]
         if (failed_range := failed.of(first)) is not None:
@@ -122,12 +122,12 @@ class RangeBuffer:
         self._wait(self.spans(units))
 
     def append_open(self, units: Records, ledger: Ledger) -> None:
-        """Add what is open of these ranges, after all others."""
+        """Add the open offsets of these ranges, after all others."""
         for first, end in self.spans(units):
             self._wait(ledger.open_spans(first, end))
 
     def put_back(self, returned: Sequence[Records], ledger: Ledger) -> None:
-        """Add what is open of returned ranges, before all others."""
+        """Add the open offsets of returned ranges, before all others."""
         waited, self._waiting = self._waiting, deque()
         for units in returned:
             self.append_open(units, ledger)
@@ -143,7 +143,7 @@ class RangeBuffer:
         return self._cut(min(end, first + limit))
 
     def take_below(self, end: int) -> list[Records]:
-        """Remove and return what lies before offset `end`: a range for each span."""
+        """Remove and return all offsets before `end`: a range for each span."""
         ranges = self._cut(end)
         return [ranges] if ranges else []
 

@@ -19,7 +19,7 @@ DECODED_BYTES = 600
 
 
 class RecordBuffer:
-    """Records in order of offset. What is taken at a time is part of one sequence, so chunks stay whole.
+    """Records in order of offset. Those taken together are part of one sequence, so chunks stay whole.
 
     Decoded records that follow each other join; a chunk's slices stay apart.
     """
@@ -31,8 +31,8 @@ class RecordBuffer:
         self._parts: deque[Records] = deque()
         self.count = self.decoded_count = 0
         self._chunk_bytes = self.decoded_bytes = 0
-        # The largest decoded record that has been here since none was. Where as many of that size fit into a
-        # run, nobody has to add up what each takes.
+        # The largest decoded record since none was here. If a run has room for as many of that size, their
+        # sizes needn't be added up.
         self._largest_bytes = 0
 
     def __iter__(self) -> Iterator[WireRecord]:
@@ -58,7 +58,7 @@ class RecordBuffer:
         return [record.offset for record in islice(self, limit)]
 
     def span_of_first(self, count: int) -> Span:
-        """Return the span from the first record to behind the `count`th. IndexError where fewer wait."""
+        """Return the span from the first record to behind the `count`th. IndexError if fewer wait."""
         if not 0 < count <= self.count:
             raise IndexError(f"{count} of {self.count}")
         left = count
@@ -88,7 +88,7 @@ class RecordBuffer:
     def full_batches(self, size: int, above: int) -> list[Span]:
         """Return the spans of all full batches of just `size` records, at or above offset `above`.
 
-        Each begins where the one before it ends; the first one with a record.
+        Each begins at the end of the one before it; the first one at a record.
         """
         batches: list[Span] = []
         first, missing = -1, size
@@ -163,7 +163,7 @@ class RecordBuffer:
         return self._take(limit if fits else _fitting(part, limit, byte_limit))
 
     def take_below(self, end: int) -> list[Records]:
-        """Remove and return the records before offset `end`: of each sequence what lies there."""
+        """Remove and return the records before offset `end`, sequence by sequence."""
         taken: list[Records] = []
         while self._parts and (count := _index(self._parts[0], end)):
             taken.append(self._take(count))
@@ -182,7 +182,7 @@ class RecordBuffer:
 
     @staticmethod
     def spans(units: Records) -> Sequence[Span]:
-        """Return one span, or where offsets are missing one for each record: those between may be open."""
+        """Return one span; or one for each record, if offsets are missing: those between may be open."""
         first, last = units[0].offset, units[-1].offset
         if last - first + 1 == len(units):
             return [(first, last + 1)]
@@ -212,14 +212,14 @@ class RecordBuffer:
 
 
 def record_bytes(record: WireRecord) -> int:
-    """Return what a record counts where bytes are limited: key and value."""
+    """Return the bytes by which a record counts against a limit: those of key and value."""
     if isinstance(record, UndecodableRecord):
         return 0
     return len(record.value or b"") + len(record.key or b"")
 
 
 def sizes_of(records: Sequence[WireRecord]) -> list[int]:
-    """Return what each record counts."""
+    """Return the bytes by which each record counts against a limit."""
     # A list, not a call each: this is done for every decoded record.
     try:
         return [len(record.value or b"") + len(record.key or b"") for record in records]
@@ -241,7 +241,7 @@ def _index(part: Records, offset: int) -> int:
 
 
 def _sequences(records: Records) -> Iterator[Records]:
-    """Yield records of chunks that came back one by one as slices again: else they had to be decoded."""
+    """Yield records of chunks that came back one by one as slices again: single ones had to be decoded."""
     if isinstance(records, ChunkSlice):
         yield records
         return
@@ -252,7 +252,7 @@ def _sequences(records: Records) -> Iterator[Records]:
 
 
 def _sequence_of(numbered: tuple[int, WireRecord]) -> tuple[Chunk | None, int]:
-    """Return what is equal for records of one chunk that follow each other, and for all decoded ones."""
+    """Return a key that records of one chunk share if they follow each other, and all decoded ones share."""
     number, record = numbered
     return (record.chunk, record.offset - number) if isinstance(record, ChunkRecord) else (None, 0)
 

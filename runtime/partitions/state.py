@@ -11,7 +11,7 @@ class PartitionState(Enum):
     RETURNING = "returning"  # a record failed; those behind it are on their way back
     BACKOFF = "backing off"  # a failed record waits for its next attempt
     WRITING_DEAD_LETTER = "writing a dead letter"  # a failed record has spent its attempts
-    HALTED = "halted"  # the same, and nobody said what to do with it
+    HALTED = "halted"  # a failed record has spent its attempts, and waits for a person
     PLANNING = "planning"  # a batch is handed out once the commit that plans it is done
     REVOKED = "revoked"  # for good: a new assignment is a new object
 

@@ -1,4 +1,4 @@
-"""The status of a partition: what people see of it, why it stands, and the record that it can't get past."""
+"""The status of a partition, as people see it: how far it is, why it stands, and at which record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -19,7 +19,7 @@ _CONTENT = ("key", "body", "headers")
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """A partition now. `worker` is None where any may get its records, `committed` before a commit."""
+    """A partition now. `worker` is None if any may get its records, `committed` before a commit."""
 
     topic: str
     partition: int
@@ -46,18 +46,18 @@ class PartitionStatus:
     oldest_open_seconds: float = 0.0
     """How long the commit has been held up by the same record, to a second."""
     oldest_unacked_seconds: float = 0.0
-    """How long the first of those has waited that wait for an ack, to a second."""
+    """How long the first of all unacked records has waited for its ack, to a second."""
     waits_for: str = ""
-    """What the lowest record that isn't committed waits for, in a few words; empty where none is left."""
+    """The cause for which the lowest record that isn't committed waits, in a few words; empty if none is."""
     limited_by: str = ""
-    """The setting that is reached, where nothing more is handed out before some is settled."""
+    """The setting that is reached, if nothing more is handed out before some records are settled."""
     worker: int | None = None
     committed: int | None = None
-    """What the last commit said: an offset."""
+    """The offset of the last commit."""
     reason: str = ""
-    """What the handler's last failure said, where it is stuck in one: not for everybody's eyes."""
+    """The text of the handler's last failure, if it is stuck in one: not for everybody's eyes."""
     record: dict[str, Any] | None = None
-    """The record that it is stuck at, if it is: its content isn't for everybody's eyes either."""
+    """The record that it is stuck at, if any: its content isn't for everybody's eyes either."""
 
     def json(self) -> dict[str, Any]:
         """Return it for /api/status: the same names in camelCase."""
@@ -65,7 +65,7 @@ class PartitionStatus:
 
 
 def stuck_lane(partition: AssignedPartition) -> PartitionLane | None:
-    """Return the lane that only somebody's hand moves, if there is one: of several the first that stood."""
+    """Return the lane that only somebody's hand moves, if there is one: of several, the one stuck first."""
     stuck = (lane for lane in partition.lane.parts if lane.why_stuck)
     return min(stuck, key=lambda lane: lane.stuck_order, default=None)
 
@@ -85,7 +85,7 @@ def is_stuck(partition: AssignedPartition) -> bool:
 
 
 def stuck_at(partition: AssignedPartition) -> int:
-    """Return the offset of the record that it can't get past, where it is stuck."""
+    """Return the offset of the record that a stuck partition can't get past."""
     lane = stuck_lane(partition)
     record = lane.ending if lane is not None else None
     return partition.ledger.position if record is None else record.offset
@@ -98,7 +98,7 @@ def state_name(partition: AssignedPartition) -> str:
 
 
 def problem(partition: AssignedPartition) -> str:
-    """Return in one line where it is stuck and why; empty where it isn't."""
+    """Return, in one line, at which record the partition is stuck, and why; empty if it isn't."""
     if not is_stuck(partition):
         return ""
     lane = stuck_lane(partition)
@@ -112,7 +112,7 @@ def open_problem(partition: AssignedPartition) -> str:
 
 
 def handler_reason(partition: AssignedPartition) -> str:
-    """Return what the handler's last failure said, where it is halted by one; else empty."""
+    """Return the text of the handler's last failure, if that has halted the partition; otherwise empty."""
     failed = partition.failed.of(stuck_at(partition))
     lane = stuck_lane(partition)
     is_halted = lane is not None and lane.state is PartitionState.HALTED
@@ -122,13 +122,13 @@ def handler_reason(partition: AssignedPartition) -> str:
 def waits_for(partition: AssignedPartition, limited_by: str, committed: int | None) -> str:
     """Return what the lowest record that isn't committed waits for: of all reasons, what has to end first.
 
-    Empty where all that was fetched is committed.
+    Empty if all that was fetched is committed.
     """
     lane = partition.lane
     waiting = [part for part in lane.parts if part.buffer.next_offset is not None]
     lowest = min(waiting, key=lambda part: part.buffer.next_offset or 0, default=lane)
     is_coming = partition.awaiting_ack.has_orphans or partition.ledger.position < partition.fetched_before
-    # In order: while one holds, those below it change nothing.
+    # In order: while one reason holds, the ones below it make no difference.
     reasons = (
         (bool(partition.why_cut_off), PartitionState.HALTED.value),
         (partition.pending.wait_count > 0, "an output that can't be written to"),
@@ -178,7 +178,7 @@ def status(
 def stuck_record(partition: AssignedPartition, lane: PartitionLane) -> dict[str, Any] | None:
     """Return the record that the lane can't get past, as people are shown it, in JSON types only.
 
-    None where nothing of it is here, as of a range or a chunk that can't be read.
+    None if nothing of it is here, as of a range or a chunk that can't be read.
     """
     record = lane.ending
     if record is None or isinstance(record, OffsetRange):

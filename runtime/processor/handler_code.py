@@ -62,6 +62,7 @@ async def reload_forever(function: FunctionSpec, dispatchers: Sequence[Dispatche
         logger.warning("%s holds the handler's code itself: that is read at the start alone", function.path)
         return
     logger.info("workers are replaced when a Python file below %s changes", folder)
+    # On a thread: the folder may have thousands of files, and this loop hands out records.
     before = await asyncio.to_thread(_versions, folder)
     async with asyncio.TaskGroup() as reloads:
         while True:

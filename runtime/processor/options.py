@@ -33,6 +33,7 @@ def _addresses(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) ->
 
 def _web_api(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     try:
+        # A tuple as the brokers are, of one: of several the last counts.
         return tuple(checked_web_api(text) for text in texts[-1:])
     except ValueError as error:
         raise UsageError(f"{V3IO_OPTION} {error}") from None

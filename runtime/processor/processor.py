@@ -124,6 +124,7 @@ class Processor:
         # Outputs close last: a trigger's last records may still produce to them.
         results += await asyncio.gather(*(it.close() for it in self._functions), return_exceptions=True)
         for failure in results:
+            # Not CancelledError, which is no Exception: `running` was cancelled above.
             if isinstance(failure, Exception):
                 raise failure
 
@@ -187,6 +188,7 @@ class Processor:
     def _fill_gauges(self) -> None:
         gauges = self._metrics.gauges
         gauges.clear()
+        # Those that share workers, too: they count, and have no workers and partitions of their own.
         for each in self._triggers:
             each.metrics.flush()
         for running in self._owners:

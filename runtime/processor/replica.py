@@ -20,6 +20,7 @@ from headrace.runtime.tasks import end_tasks, start_task
 
 logger = logging.getLogger(__name__)
 
+# Below what the supervisor's own admin server waits for an answer: 5 s, and 15 s for an action.
 _ASK_SECONDS, _SCRAPE_SECONDS = 2.0, 4.0
 _ACT_SECONDS = 10.0
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.processes import is_stopped
 
+# For what a stop does besides waiting for handlers: late acks, the last commits, leaving the group.
 _STOP_MARGIN_SECONDS = 20.0
 # A loop that turns notices the supervisor's end at once; one that is held for so long may be held for ever.
 _NOTICE_SECONDS = 5.0
@@ -57,6 +58,7 @@ class ReplicaHeartbeat:
     def close(self) -> None:
         """Have the replica stop. Idempotent."""
         if self._ours.fileno() >= 0:
+            # What has come by now counts: whether it has been up is asked after its end.
             self._read()
             self._loop.remove_reader(self._ours)
             self._ours.close()
@@ -80,6 +82,7 @@ class ReplicaHeartbeat:
                 self.has_been_up |= _LOADED in received
                 self._has_turned = self._has_ever_turned = True
                 return
+        # A socket at its end stays readable: the loop would call this without a pause.
         self._loop.remove_reader(self._ours)
 
 

@@ -200,6 +200,7 @@ def _spawner(
 
     def spawn(index: int) -> WorkerProcess:
         start = worker_start(function, spec, policy, spark, sharers)
+        # Asked at each start: the router knows all triggers of the function only once they are made.
         start = replace(start, worker_id=index, takes_acks=running.router.takes_acks)
         end_session = _session_ender(spark) if spark else None
         return WorkerProcess(start, env, lease, end_session, user)

@@ -85,6 +85,7 @@ class Stopping:
             )
             for kill in reversed(self._kills):  # the last started first
                 kill()
+            # By hand, as os._exit flushes nothing. A shell's exit code for what a signal has ended follows.
             logging.shutdown()
             os._exit(128 + signum)  # workers die with this process
 

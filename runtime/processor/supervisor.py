@@ -103,6 +103,7 @@ class Supervisor:
             has_served = replica.has_been_up and code != BrokerError.exit_code
             if has_served or loop.time() - began > _MAX_RESPAWN_SECONDS:
                 failures = 0
+            # The exponent is bounded: a float overflows at 2 to the power of 1,024.
             respawn_seconds = min(_FIRST_RESPAWN_SECONDS * 2.0 ** min(failures, 10), _MAX_RESPAWN_SECONDS)
             failures += not has_served
             message = "%s ended with exit code %d; started again in %.0f s"
@@ -152,6 +153,7 @@ class Supervisor:
         """
         if self._scrape is None or self._scrape.done():
             self._scrape = asyncio.create_task(self._scraped())
+        # Whoever gives up waiting must not cancel it for the others.
         return await asyncio.shield(self._scrape)
 
     async def _scraped(self) -> bytes:

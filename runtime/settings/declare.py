@@ -1,9 +1,9 @@
 """Declaration of a setting: once, with everything that validation, schema and docs need.
 
-To add one, add a field to a model, a class that derives from Settings:
+To add one, add a field to a model, a class that derives from Settings (this one is invented):
 
-    fetch_max_bytes: Annotated[Count, Ge(1)] = setting(
-        "fetchMax", 1_000_000, unit="bytes", effect="Too low ..., too high ...",
+    max_page_bytes: Annotated[Count, Ge(1)] = setting(
+        "maxPage", 1_000_000, unit="bytes", effect="Too low ..., too high ...",
     )
 
 The field's type is one of `headrace.runtime.settings.types`, with limits by `annotated_types`; `setting` says

@@ -32,19 +32,19 @@ STANDS_BY = "no partition is assigned to this replica: it stands by"
 
 
 class Assignment(Feed):
-    """The Feed of a dispatcher whose partitions come from a group, and their way from it and back to it.
+    """The Feed of a dispatcher whose partitions a group shares out: from each assignment to its last commit.
 
     A partition is assigned (a task reads where it starts), begins, and is delivered until it is given back or
-    starts anew. Several of these may be under way at once, for different partitions.
+    starts anew. Different partitions may be at different steps at the same time.
     """
 
     def __init__(self, dispatch: Dispatch, stream: Stream, limits: StreamLimits) -> None:
         self.partitions: dict[PartitionKey, AssignedPartition] = {}
         """Partitions that are delivered now: from the reading of their start until they leave."""
         self.are_chunks = False
-        """Whether the source brings undecoded chunks. The trigger sets it when it is connected."""
+        """Whether the source brings undecoded chunks. Its fetching (Fetching.install) sets it."""
         self.decoded_record_bytes = 0
-        """Bytes that a decoded record takes: of each fetch the average, of these the largest; 0: none yet."""
+        """Bytes that a decoded record takes: the largest average of any fetch; 0 before the first one."""
         self.committer: Committer
         """The trigger sets it when it is connected: before that no partition is assigned."""
         self._dispatch = dispatch
@@ -52,19 +52,19 @@ class Assignment(Feed):
         self.produce = stream.produce  # type: ignore[method-assign]  # no hop for each message
         self._limits = limits
         self.bounds = limits.of_partition(dispatch.policy, dispatch.worker_count)
-        """The limit of each partition, as far as bytes allow that much."""
+        """The limit of each partition, before bytes lower it."""
         self._max_buffered_bytes = limits.max_buffered_bytes
         self._ends: dict[PartitionKey, int] = {}
-        self._logs: dict[PartitionKey, PartitionLog] = {}  # as known last, also of what has left since
+        self._logs: dict[PartitionKey, PartitionLog] = {}  # as last known, also of partitions that have left
         self._generation = -1
         self._tasks: asyncio.TaskGroup
-        # Tasks that begin partitions: of each all its keys, and those whose start isn't known yet.
+        # Tasks that begin partitions; of each, all its keys, and the keys whose start isn't known yet.
         self._starting: dict[asyncio.Task[None], tuple[frozenset[PartitionKey], set[PartitionKey]]] = {}
-        self._unreadable: set[PartitionKey] = set()  # assigned, and their start can't be read for now
-        self._releases: dict[asyncio.Future[None], frozenset[PartitionKey]] = {}  # being given back
-        self._revoke_count = 0  # of revokes under way
-        # For metrics of rebalances: since when those stand that were given back with all others. What never
-        # comes back is forgotten with the next assignment.
+        self._unreadable: set[PartitionKey] = set()  # assigned, but their start can't be read for now
+        self._releases: dict[asyncio.Future[None], frozenset[PartitionKey]] = {}  # by each `give_back`
+        self._revoke_count = 0  # revokes under way, or failed
+        # For metrics of rebalances: when each partition was given back, if all were. Those that don't come
+        # back are forgotten with the next assignment.
         self._left_at: dict[PartitionKey, float] = {}
         self._is_rebalance_measured = True
         dispatch.connect(self)
@@ -72,7 +72,7 @@ class Assignment(Feed):
     # ---- assigned
 
     def on_assigned(self, keys: Collection[PartitionKey], generation: int, tasks: asyncio.TaskGroup) -> None:
-        """Begin these, besides those that are here, in one of `tasks`: a caller can't wait for that."""
+        """Begin more partitions, in a task of `tasks`: no caller can wait until their starts are known."""
         self._generation, self._tasks = generation, tasks
         start = frozenset(keys), set(keys)
         task = tasks.create_task(self._start(*start), name="assignment")
@@ -80,7 +80,7 @@ class Assignment(Feed):
         task.add_done_callback(lambda task: self._starting.pop(task, None))
 
     async def _start(self, keys: frozenset[PartitionKey], left: set[PartitionKey]) -> None:
-        """Read where these start, and begin them, until none is left whose start isn't known."""
+        """Read where the partitions in `left` start, and begin them, until all of `keys` have begun."""
         self._dispatch.on_assigned(keys)
         try:
             while True:
@@ -113,7 +113,7 @@ class Assignment(Feed):
         await self.commit(begun.values())
 
     def _measure_pauses(self, keys: Collection[PartitionKey], left: Collection[PartitionKey]) -> None:
-        """Observe how long these have stood in a rebalance, and forget those that are not `left` either."""
+        """Observe how long `keys` stood in a rebalance, and forget all others that are not in `left`."""
         metrics, now = self.committer.metrics, time.monotonic()
         if self._left_at and not self._is_rebalance_measured:
             metrics.rebalance_seconds.observe(now - min(self._left_at.values()))
@@ -142,17 +142,17 @@ class Assignment(Feed):
     async def give_back(
         self, wait_seconds: float, late_ack_seconds: float, keys: Collection[PartitionKey] | None = None
     ) -> None:
-        """Revoke these, and commit what they have settled; return when nothing of them is in flight.
+        """Revoke partitions, and commit what they have settled; return when nothing of them is in flight.
 
-        Also where another call has begun to give them back. None is all of them, with what is being given
-        back already, which gets no more time than these do; it closes the gate for commits until the next
+        Partitions that another call is giving back are waited for as well. `keys` None: all partitions. Then
+        those of other calls get no more time than the rest, and no commit goes out before the next
         assignment.
         """
         starts = self._end_starts(keys)
         gone = list(self.partitions) if keys is None else [key for key in keys if key in self.partitions]
         if gone:
             self.committer.metrics.history.note("revoked", describe_partitions(gone))
-        if keys is None:  # where others stay, these only move: that is no rebalance in which all stands
+        if keys is None:  # if others stay, they go on: only a rebalance in which all stand is measured
             self._is_rebalance_measured = False
             self._left_at |= dict.fromkeys(gone, time.monotonic())
         partitions = [self.partitions.pop(key) for key in gone]
@@ -168,7 +168,8 @@ class Assignment(Feed):
             with self._dispatch.hurry(wait_seconds, late_ack_seconds) if is_to_hurry else nullcontext():
                 self._revoke_count += 1
                 await self._dispatch.revoke(partitions, wait_seconds, late_ack_seconds)
-                # Not where it fails: somebody else may have what still runs, so the lease must not be lifted.
+                # Not counted down after a failure: handlers may still run records of partitions that others
+                # have by now, so the lease must not be lifted.
                 self._revoke_count -= 1
                 if not (self.partitions or self._revoke_count):
                     self._dispatch.lease.lift()
@@ -185,9 +186,9 @@ class Assignment(Feed):
                 self.committer.close()
 
     def _end_starts(self, keys: Collection[PartitionKey] | None) -> list[asyncio.Task[None]]:
-        """Cancel the tasks that begin any of these (None: all), and return them.
+        """Cancel the tasks that begin any of `keys` (None: all), and return them.
 
-        What such a task was to begin besides, and hasn't, is begun by a new one.
+        Other partitions that such a task has not begun yet are begun by a new task.
         """
         ended = []
         for task, (its, _) in list(self._starting.items()):
@@ -201,7 +202,7 @@ class Assignment(Feed):
         return ended
 
     async def restart(self, starts: Mapping[PartitionKey, Checkpoint], wait_seconds: float) -> None:
-        """Drop what is here of partitions whose logs were cut or made anew, and go on from `starts`."""
+        """Drop the records of partitions whose logs were cut or made anew, and go on from `starts`."""
         for key, start in starts.items():
             partition = self.partitions.get(key)
             if partition is not None and start.offset < partition.ledger.position:
@@ -214,10 +215,10 @@ class Assignment(Feed):
                 self._dispatch.restart(self.partitions[key])
 
     async def start_anew(self, keys: Collection[PartitionKey], wait_seconds: float) -> None:
-        """Drop what is here of these, and read again where they start. They may leave before that."""
+        """Drop the records of these partitions, and read again where they start, unless they leave first."""
         dropped = await self._drop(keys, wait_seconds)
         for key, _ in dropped:
-            await self.committer.mark_stale(key)  # a commit of what was here may be on its way
+            await self.committer.mark_stale(key)  # a commit of its dropped state may be on its way
         if again := [key for key, partition in dropped if self.partitions.get(key) is partition]:
             for key in again:
                 del self.partitions[key]
@@ -228,16 +229,16 @@ class Assignment(Feed):
     async def _drop(
         self, keys: Iterable[PartitionKey], wait_seconds: float
     ) -> list[tuple[PartitionKey, AssignedPartition]]:
-        """Revoke these, and commit nothing more of them; return them, by the keys that they keep."""
+        """Revoke these partitions, and commit nothing more of them; return those that were here."""
         dropped = [(key, self.partitions[key]) for key in keys if key in self.partitions]
         for _, partition in dropped:
-            partition.is_replaced = True  # first: who gives it back meanwhile must commit nothing of it
+            partition.is_replaced = True  # first: a `give_back` meanwhile must commit nothing of it
         self._stream.on_left([key for key, _ in dropped])
         await self._dispatch.revoke([partition for _, partition in dropped], wait_seconds)
         return dropped
 
     def go_on_from(self, partition: AssignedPartition, offset: int) -> None:
-        """Fetch a partition from `offset` on, as nothing is left below it. What was fetched is handed out."""
+        """Fetch a partition from `offset` on, as the log has no more below. Records fetched before stay."""
         if _is_here(partition, self.partitions):
             partition.advance(offset)
             self._stream.seek(partition.key, offset)
@@ -246,7 +247,7 @@ class Assignment(Feed):
     # ---- records and commits
 
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
-        """Add records that were fetched. `dispatch` is for the caller to call."""
+        """Add records that were fetched. The caller then calls `dispatch`."""
         record_bytes = self._dispatch.add(partition, records)
         if not record_bytes:
             return  # all were acked before they came
@@ -270,14 +271,14 @@ class Assignment(Feed):
     async def _skip_gaps(self) -> None:
         """Skip offsets at the end of a partition that hold no record (control records, compaction).
 
-        They leave no lag then, and a plan that ends in them doesn't wait for them.
+        So they count as no lag, and a plan that ends in such offsets doesn't wait for them.
         """
         for key, partition in list(self.partitions.items()):
             if partition.is_replaced:
                 continue
             if partition.lane.is_idle or partition.missing_of_plan:
                 ledger, position = partition.ledger, await self._stream.position(key)
-                if partition.ledger is ledger:  # else it began anew during the wait
+                if partition.ledger is ledger:  # otherwise it began anew during the wait
                     partition.advance(position)
         self._dispatch.dispatch()
 
@@ -293,7 +294,10 @@ class Assignment(Feed):
         return max(self._ends.get(partition.key, 0), self._stream.end_of(partition.key))
 
     def limit_of(self, partition: AssignedPartition) -> str:
-        """Return the setting that keeps more of a partition from being handed out; '' where none does."""
+        """Return what keeps more of a partition from being handed out, in words for people, or ''.
+
+        Mostly that is the name of a setting.
+        """
         if partition.is_out_of_order:
             return _METADATA
         if not partition.waits_for_acks:
@@ -304,7 +308,7 @@ class Assignment(Feed):
         return "maxBufferedBytes" if is_less else self._limits.name
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
-        """Commit these now; return whether all that has to survive us is safe."""
+        """Commit these now; return whether all that has to survive this process is safe."""
         is_done = await self.committer.commit(partitions, _COMMIT_TIMEOUT_SECONDS)
         # A store that takes less text than was thought can tell of fewer records that have overtaken others.
         out_of_order = most_out_of_order(self.committer.max_chars)
@@ -317,11 +321,11 @@ class Assignment(Feed):
     async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
-        """Write a dead letter to where the kind has them."""
+        """Write a dead letter to where this kind of trigger keeps them."""
         return await self._stream.write_dead_letter(partition, record, reason, attempts)
 
     def refetch(self, partition: AssignedPartition, offset: int) -> bool:
-        """Seek back to `offset`: the client drops what it has fetched ahead. False for what has left."""
+        """Seek back to `offset`: the client drops all that it has fetched ahead. False if it has left."""
         if not _is_here(partition, self.partitions):
             return False
         self._stream.seek(partition.key, offset)
@@ -375,7 +379,7 @@ def _share_of(
     here: Collection[PartitionKey],
     starting: Iterable[tuple[frozenset[PartitionKey], set[PartitionKey]]],
 ) -> int:
-    """Return what one partition may hold, of those that are here or whose start isn't known yet."""
+    """Return how many bytes one partition may hold: all that are here, or are starting, share alike."""
     return most_bytes // max(1, len(here) + sum(len(left) for _, left in starting))
 
 

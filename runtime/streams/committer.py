@@ -32,21 +32,21 @@ class Committer:
         self._max_chars = store.max_text_chars
         self._taken_chars = 0  # the longest text that the store has taken
         self._reported_max_chars: int | None = None
-        self._probe_chars: int | None = None  # to be tried; 0 once the store has taken as many
+        self._probe_chars: int | None = None  # how long a text to try; 0 once the store has taken one
         self._committed: dict[PartitionKey, Checkpoint] = {}
-        # What the store holds of these isn't known, so their next commit is sent even if nothing has changed.
+        # Partitions of which it isn't known what the store holds: their next commit is sent in any case.
         self._stale: set[PartitionKey] = set()
         self._reported_behind: set[PartitionKey] = set()
-        self._refused: set[PartitionKey] = set()  # by the last commit, and reported
+        self._refused: set[PartitionKey] = set()  # partitions refused by the last commit, and reported
         self._generation: int | None = None
         self._lock = asyncio.Lock()
-        self._begun = 0  # commits, under the lock
-        self._safe: dict[PartitionKey, int] = {}  # the number of the last one that covered a partition
+        self._begun = 0  # how many commits have begun
+        self._safe: dict[PartitionKey, int] = {}  # number of the last commit that has covered a partition
 
     def open(
         self, keys: Iterable[PartitionKey], committed: Mapping[PartitionKey, Checkpoint], generation: int
     ) -> None:
-        """Let commits of these through, given in `generation`, of which the store has `committed`."""
+        """Let commits of `keys` through, which `generation` has given; the store has `committed` of them."""
         for key in keys:
             self._committed.pop(key, None)
             self._stale.discard(key)
@@ -56,12 +56,12 @@ class Committer:
         self._generation = generation if generation >= 0 else None
 
     def close(self) -> None:
-        """Refuse commits until `open`. One that is under way ends before: commits wait for each other."""
+        """Refuse commits until `open`. The caller's last commit has waited for those under way."""
         self._generation = None
 
     async def mark_stale(self, key: PartitionKey) -> None:
         """Have a partition's next commit sent, also below the last one: its log was cut or replaced."""
-        async with self._lock:  # what a commit under way has told of it would be remembered after this
+        async with self._lock:  # or a commit under way would note its state after this
             self._committed.pop(key, None)
             self._safe.pop(key, None)
             self._stale.add(key)
@@ -82,10 +82,10 @@ class Committer:
         return self._max_chars
 
     def probe(self, chars: int) -> None:
-        """Have the next commit find out whether the store takes so much text, where no commit has yet.
+        """Have the next commit find out whether the store takes so much text, if no commit has yet.
 
-        Otherwise that would be known only once as much has to be told, and what doesn't fit is handled again
-        after a kill.
+        Otherwise that would come out only when so much has to be told, and records that don't fit are handled
+        again after a kill.
         """
         if self._probe_chars is None:
             self._probe_chars = chars
@@ -94,14 +94,14 @@ class Committer:
         """Commit what has changed, if the store takes it within `timeout_seconds`.
 
         Returns whether the store holds all offsets, and attempts, plan and acked spans as far as they fit.
-        Where it refuses one partition, the others are safe all the same.
-        A commit that fails loses nothing: what it covered is delivered again if this replica goes.
+        If it refuses one partition, the others are safe all the same.
+        A commit that fails loses nothing: records that it covered are delivered again if this replica goes.
         """
         partitions, asked = list(partitions), self._begun
         try:
             async with asyncio.timeout(timeout_seconds), self._lock:
                 partitions = [it for it in partitions if not it.is_replaced]
-                # While this waited for the lock, a commit may have begun that covers what was asked for.
+                # While this call waited for the lock, a commit may have begun that covers its partitions.
                 if self._is_open and all(self._safe.get(it.key, 0) > asked for it in partitions):
                     return True
                 self._begun += 1
@@ -169,7 +169,7 @@ class Committer:
     ) -> bool:
         """Write a request; return whether the store has it, or it is to be sent again with less text.
 
-        In the second case its partitions stay stale.
+        In the second case the partitions of the request stay stale.
         """
         self._stale |= request.keys()  # until an answer has come
         try:
@@ -234,7 +234,7 @@ def _outgoing(
     checkpoints: Mapping[PartitionKey, Checkpoint],
     request: Mapping[PartitionKey, Encoded],
 ) -> dict[PartitionKey, Sequence[Outgoing]]:
-    """Return the messages that go with each partition's commit, by what its text covers.
+    """Return the messages that go with each partition's commit: those of records that its text covers.
 
     An acked record above the offset may have found no place in the text: its messages wait.
     """
@@ -248,7 +248,7 @@ def _outgoing(
 
 
 def _less_than(refused_chars: int, limit: int) -> int:
-    """Halve the limit until it is below what was refused: from 32767 past 4095, just what brokers take."""
+    """Halve the limit until it is below the refused length. From 32767 it gets to 4095: brokers take that."""
     while limit >= refused_chars:
         limit //= 2
     return limit

@@ -42,13 +42,13 @@ class IsolatedDecoder:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process, where there is one now."""
+        """The id of the process; None if there is none now."""
         return self._process.pid if self._process else None
 
     async def decode(self, record: WireRecord) -> WireRecord:
-        """Return the record decoded; an UndecodableRecord where that can't be, or ends the process each time.
+        """Return the record decoded; an UndecodableRecord if that fails, or ends the process each time.
 
-        Raises OSError where the machine has no room for a process, or `close` is called meanwhile.
+        Raises OSError if the machine has no room for a process, or `close` is called meanwhile.
         """
         if not isinstance(record, ChunkRecord):
             return record
@@ -57,7 +57,7 @@ class IsolatedDecoder:
             try:
                 return await asyncio.to_thread(self._decode, record, closed_count)
             except asyncio.CancelledError:
-                self.close()  # else the thread would go on, and hold up the next record
+                self.close()  # or the thread would go on, and hold up the next record
                 raise
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class IsolatedDecoder:
             _end(process)
 
     def _decode(self, record: ChunkRecord, closed_count: int) -> WireRecord:
-        """Ask the process, in a thread: one at a time, but for those that `close` has cut off just now."""
+        """Ask the process; runs in a thread. One at a time, but for a call that `close` has just cut off."""
         for _ in range(_TRIES):
             process = self._process = self._process or self._start()
             if closed_count == self._closed_count:

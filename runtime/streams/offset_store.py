@@ -11,7 +11,7 @@ from headrace.runtime.wire.produce import Outgoing
 
 
 class CommitRefusedError(HeadraceError):
-    """The store didn't take a commit, or it isn't known whether it did. The text says why."""
+    """The store didn't take a commit, or nobody knows whether it did. The text says why."""
 
 
 class TextTooLongError(HeadraceError):
@@ -28,7 +28,7 @@ class OffsetStore(Protocol):
 
     @property
     def generation(self) -> int | None:
-        """The generation of the membership now; None where there is none. A commit belongs to one."""
+        """The generation of the membership now; None if there is none. A commit belongs to one."""
 
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
         """Return the text that is kept beside the checkpoint's offset, as far as it fits."""
@@ -40,8 +40,8 @@ class OffsetStore(Protocol):
     ) -> Mapping[PartitionKey, str]:
         """Write offsets and texts under the generation that was asked last; return once they are safe.
 
-        Returned are those that were refused by themselves, with the reason: their topic is gone, say.
+        Returned are the partitions that were refused by themselves, with the reason: a topic is gone, say.
         `outgoing`: with exactlyOnce, the messages that are written with the commit of a partition, or not at
         all; their callbacks are told what became of them.
-        Raises TextTooLongError or CommitRefusedError where none is safe.
+        Raises TextTooLongError or CommitRefusedError if none is safe.
         """

@@ -1,4 +1,4 @@
-"""Conditions between settings that streams of every kind have, by these names."""
+"""Conditions between settings that have the same names in streams of every kind."""
 
 from typing import Annotated, Any, Literal
 
@@ -40,7 +40,7 @@ def _ack_semantics_are_unused(settings: Any, trigger: TriggerFields) -> str:
     """is noticed while explicitAckMode is disable."""
     if trigger.explicit_ack_mode != "disable" or "explicit_ack_semantics" not in settings.model_fields_set:
         return ""
-    # Where both defaults are spelled out, nobody expects anything.
+    # Nobody who spells out both defaults expects an effect.
     is_spelled_out = "explicit_ack_mode" in trigger.model_fields_set
     if is_spelled_out and settings.explicit_ack_semantics == "auto":
         return ""

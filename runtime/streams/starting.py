@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def trusted(key: PartitionKey, starts: StartOffsets) -> Checkpoint:
-    """Return the partition's checkpoint, without what it says of offsets beyond the log's end.
+    """Return the partition's checkpoint, but nothing that it says of offsets beyond the log's end.
 
     Anybody who may commit for the group may have written it.
     """
@@ -47,6 +47,6 @@ def new_partition(
 
 
 def _repeatable(plan: PlannedBatches, offset: int, batch: BatchPolicy | None) -> PlannedBatches:
-    """Return the batches that may come again as they were; where there are none, an empty one at `offset`."""
+    """Return the batches that may come again as they were; if there are none, an empty one at `offset`."""
     short = [it for it in plan.batches if batch is not None and it[1] - it[0] <= MAX_EVENTS]
     return PlannedBatches.of(tuple(short), plan.session) or PlannedBatches(offset, offset, plan.session)

@@ -15,8 +15,8 @@ from headrace.runtime.wire.records import WireRecord
 class StartOffsets:
     """Checkpoints to start from, checkpoints that the group has committed, and log ends, each by partition.
 
-    `ends` has the partitions whose checkpoint says more than an offset, to judge it by; with acks that may
-    come ahead of a fetch it has all.
+    `ends` has the partitions whose checkpoint says more than an offset, which is judged by the log's end; all
+    partitions, if acks may come ahead of a fetch.
     """
 
     checkpoints: Mapping[PartitionKey, Checkpoint]
@@ -31,10 +31,10 @@ class Stream(Protocol):
     """
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> StartOffsets:
-        """Return where these start. Asks until the source answers: nothing may be delivered without.
+        """Return where these partitions start. Asks until the source answers: it has to be known.
 
-        What can't be read for now (nobody leads it) may be left out, to be asked for again; not all of it.
-        Raises what waiting can't mend.
+        Partitions that can't be read for now (nobody leads them) may be left out, to be asked for again; but
+        not all of them. Raises errors that waiting can't mend.
         """
 
     async def position(self, key: PartitionKey) -> int:
@@ -44,26 +44,26 @@ class Stream(Protocol):
         """Fetch from `offset` on."""
 
     def log_id(self, key: PartitionKey) -> str:
-        """Return the id of the log that was sought last, another one once it was made anew; '': none."""
+        """Return the id of the partition's log, as of its last `seek`; '' if its source has none."""
 
     def on_room(self, partition: AssignedPartition) -> None:
-        """Fetch the partition or not, and how much at most: how much it may hold has changed."""
+        """Begin, go on or stop fetching the partition: how many records it may hold has changed."""
 
     def on_started(self) -> None:
         """Note that partitions were assigned and are delivered now."""
 
     def on_left(self, keys: Iterable[PartitionKey]) -> None:
-        """Fetch these no more."""
+        """Stop fetching these partitions, which have left."""
 
     def end_of(self, key: PartitionKey) -> int:
-        """Return where the partition ends, as far as fetches have said; 0 where they haven't."""
+        """Return where the partition ends, as far as fetches have said; 0 if they haven't."""
 
     async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
-        """Write a dead letter: return once it is safe, False where there is no record to write.
+        """Write a dead letter: return once it is safe, False if there is no record to write.
 
-        `attempts`: how many deliveries have failed. Raises Exception where it isn't safe.
+        `attempts`: how many deliveries have failed. Raises Exception if it isn't safe.
         """
 
     def produce(self, message: Message, done: DeliveryCallback) -> None:

@@ -62,6 +62,7 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
         result_topic=result_topic,
     )
     start = WorkerStart(
+        # Nothing is loaded from a file: `load` below has the handler.
         folder="",
         module=handler.__module__,
         function="",
@@ -81,6 +82,7 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     # A server that was started for tests has a token that its address doesn't show.
     link = SparkLink(spark, "") if isinstance(spark, str) else spark
     if link.url:
+        # A session of its own: views and settings of one call aren't there for the next.
         session = str(uuid.uuid4())
         start = replace(
             start, spark_url=link.lasting_url, spark_token_fd=link.token_fd, spark_session_id=session

@@ -39,6 +39,8 @@ def spark_server(
 def serving(function: FunctionSpec) -> Iterator[SparkLink]:
     """Run the server of a function that has spec.spark, in a thread. Raises HeadraceError."""
     loop = asyncio.new_event_loop()
+    # The kernel kills the server with the thread that starts it: this one lives until the server has ended.
+    # The caller's own thread may be in an event loop, as in an async test.
     thread = threading.Thread(target=loop.run_forever, name="spark-server")
     thread.start()
 

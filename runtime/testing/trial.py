@@ -48,6 +48,7 @@ def placed(records: Iterable[TrialInput]) -> Iterator[tuple[PartitionKey, TrialR
         key = PartitionKey(record.topic, record.partition)
         offset = nexts[key] if record.offset is None else record.offset
         first = record.first_offset if isinstance(record, Range) else offset
+        # A partition's offsets only grow, and the ledger of its lane relies on that.
         if not nexts[key] <= first <= offset:
             raise ValueError(f"offset {first} of {key} comes after a higher one")
         nexts[key] = offset + 1
@@ -84,6 +85,7 @@ async def _end_background(seconds: float) -> None:
     others: set[asyncio.Task[Any]] = set()
     try:
         async with asyncio.timeout(seconds):
+            # Again and again: a task that ends may have started another one.
             while others := asyncio.all_tasks() - {asyncio.current_task()}:
                 await asyncio.wait(others)
     except TimeoutError:
@@ -157,6 +159,7 @@ class Trial:
             _shown(sample.name, sample.labels): sample.value
             for family in self._listener.metrics.collect()
             for sample in family.samples
+            # A histogram is told by its sum and count: its buckets would be most of the result.
             if "le" not in sample.labels
         }
 
@@ -188,6 +191,7 @@ class Trial:
                 self._hand_out(returned)
                 if not self._listener.returned:
                     loop.run_until_complete(_end_background(background_seconds))  # which may nack some
+            # The worker sends metrics now and then: what the last records have added is still with it.
             self.worker.metrics.flush()
         finally:
             loop.close()
@@ -258,5 +262,6 @@ def _lanes_of(
 
 
 def _shown(name: str, labels: Mapping[str, str]) -> str:
+    # A trial has one worker, so its index tells nothing.
     pairs = [f'{label}="{value}"' for label, value in labels.items() if label != "worker_index"]
     return f"{name}{{{','.join(pairs)}}}" if pairs else name

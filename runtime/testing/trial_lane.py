@@ -59,6 +59,7 @@ class TrialLane(Lane):
     @property
     def is_deliverable(self) -> bool:
         """Whether records can be handed out now."""
+        # Between a recall and the last record that comes back nothing is handed out: it would overtake those.
         return bool(self._waiting) and not (self.is_recalled and self.in_flight_count)
 
     @property
@@ -143,6 +144,7 @@ class TrialLane(Lane):
         self._on_left(len(records))
 
     def _wait(self, records: Sequence[WireRecord]) -> None:
+        # Records come back in any order, and go out again in the order of their offsets, as from a partition.
         self._waiting = sorted([*records, *self._waiting], key=lambda record: record.offset)
 
     def _on_left(self, count: int) -> None:

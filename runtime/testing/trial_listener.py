@@ -76,6 +76,7 @@ class TrialListener:
         if isinstance(said, Nack):
             self._fail(lane, said.offset, said.reason)
         else:
+            # From 0: what is below the lane's first record was never open.
             lane.settle(0 if said.is_through or self._is_cumulative else said.first, said.offset)
 
     def on_produced(self, worker_index: int, lane: Lane | None, said: ProduceRequest) -> None:

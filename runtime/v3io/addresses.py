@@ -12,6 +12,7 @@ V3IO_OVERRIDE_VARIABLE = "HEADRACE_V3IO"
 V3IO_VARIABLE = "V3IO_API"
 """Environment variable with the web API's address, if nothing else says it; the `v3io` package's own."""
 V3IO_KEY_VARIABLE = "V3IO_ACCESS_KEY"
+# Neither a path nor a user: each request brings its own path, and signs in by a header.
 _ADDRESS = re.compile(r"(?:(https?)://)?((?:\[[0-9A-Fa-f:.]+\]|[^\s/@:\[\]]+)(?::\d{1,5})?)/*")
 
 
@@ -39,6 +40,7 @@ class V3ioAccess:
     """
 
     url: str
+    # Without repr: what gets into a log or an error must not have the key or the password in it.
     access_key: str = field(default="", repr=False)
     username: str = ""
     password: str = field(default="", repr=False)
@@ -51,6 +53,7 @@ class V3ioAccess:
         if self.username and self.password:
             pair = f"{self.username}:{self.password}".encode()
             return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        # A server may ask for no key at all, as the embedded one does unless it was given one.
         return {}
 
     def __str__(self) -> str:

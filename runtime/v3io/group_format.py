@@ -64,6 +64,7 @@ LAST_SEQUENCE = "__last_sequence_num"
 """The shard's attribute with the sequence number of the record that came last."""
 INODE = "__inode_number"
 """The shard's attribute that tells it from others that had its name before."""
+# What v3io-go writes. It is not compared when a state is read.
 SCHEMA_VERSION = "0.0.1"
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 _SHARE = "headrace_share"
@@ -123,12 +124,15 @@ def _session(entry: object) -> SessionState:
 
 def _shards(entry: Mapping[str, Any]) -> tuple[int, ...]:
     shards = entry.get("shards") or []
+    # By type(): to isinstance, JSON's true is a number, too.
     if not isinstance(shards, list) or not all(type(shard) is int for shard in shards):
         raise StateError("a session's shards are no list of numbers")
+    # In order: shares are compared with cut(), whose tuples are in order.
     return tuple(sorted(set(shards)))
 
 
 def _share(entry: Mapping[str, Any]) -> Share | None:
+    # A share that can't be read is none: such a member is judged by its shards, as those of other makes are.
     match entry.get(_SHARE):
         case [int(index), int(count)]:
             return Share(index, count)
@@ -141,6 +145,7 @@ def _encoded_session(session: SessionState) -> dict[str, Any]:
         "last_heartbeat_time": _time(session.heartbeat_ns),
         "shards": list(session.shards),
     }
+    # Sessions of other makes have no share, and are written back without the key.
     share: Sequence[int] = (session.share.index, session.share.count) if session.share else ()
     return fields | ({_SHARE: list(share)} if share else {})
 
@@ -153,6 +158,7 @@ def _nanoseconds(text: str) -> int:
     found = _TIME.fullmatch(text)
     if found is None:
         raise StateError(f"{text!r} is no time")
+    # The fraction is added by hand: datetime holds microseconds, and the text has up to nanoseconds.
     moment, fraction, zone = found.groups()
     try:
         seconds = datetime.fromisoformat(moment + ("+00:00" if zone == "Z" else zone)).timestamp()

@@ -56,6 +56,7 @@ async def read_lags(
     lags = await asyncio.gather(
         *(_lag(client, stream, group, shard, owners.get(shard, "")) for shard in range(count))
     )
+    # There is no list of groups: one that has neither members nor commits may just as well be a typing error.
     if not sessions and all(lag.committed is None for lag in lags):
         raise NoSuchV3ioGroupError(f"stream {stream} at {client.access} has no group {group}")
     return sessions, lags
@@ -74,6 +75,7 @@ async def read_sessions(client: V3ioClient, stream: StreamPath, group: str) -> S
 
 async def _lag(client: V3ioClient, stream: StreamPath, group: str, shard: int, member: str) -> ShardLag:
     name = sequence_attribute(group)
+    # A shard that no record has made yet has no item: nothing is committed of it, and nothing is left to do.
     item = await get_item(client, stream.item_path(shard), (name, LAST_SEQUENCE)) or {}
     return ShardLag(shard, item.get(name), item.get(LAST_SEQUENCE, 0), member)
 
@@ -135,6 +137,7 @@ async def _move(
     after = await _sequence(client, stream, shard, to, int(item.get(LAST_SEQUENCE, 0)))
     # The attribute has the last record that is done, which is one below the next.
     values: Attributes = {name: after - 1, text_attribute(group): ""}
+    # Unlike a member's commit this may move the offset back: it only asks that the shard is still there.
     if refused := await put_attributes(client, path, values, f"__obj_type == {SHARD}"):
         raise refused
     return ShardMove(shard, item[name] + 1 if name in item else None, after)
@@ -149,8 +152,10 @@ async def _sequence(client: V3ioClient, stream: StreamPath, shard: int, to: Targ
     if to == "earliest":
         location = await seek(client, stream, shard, "EARLIEST")
     else:
+        # By way of microseconds: a float has 53 bits, which nanoseconds since 1970 don't fit into.
         seconds, nanoseconds = divmod(int(to.timestamp() * 1_000_000) * 1000, 1_000_000_000)
         location = await seek(client, stream, shard, "TIME", TimestampSec=seconds, TimestampNSec=nanoseconds)
+    # A location is opaque: what the sequence number there is, only the record tells.
     found = await get(client, stream, shard, location, 1)
     return found.records[0].sequence if found.records else last + 1
 
@@ -159,6 +164,7 @@ async def _checked_sequence(
     client: V3ioClient, stream: StreamPath, shard: int, sequence: int, last: int
 ) -> int:
     try:
+        # The server is asked, as it alone knows what retention has left. A seek changes nothing there.
         await seek(client, stream, shard, "SEQUENCE", StartingSequenceNumber=sequence)
     except V3ioRefusedError as refused:
         what = f"shard {shard} of {stream} has records up to {last}, and none to go on with at {sequence}"

@@ -42,6 +42,7 @@ class StateItem:
             # No item is a group without members, or no stream: a description tells which.
             await describe(self._client, self._stream)
         if item is None or "state" not in item:
+            # Of several first members that write at once, the condition lets one win. The others read again.
             return GroupState((), "not(exists(state))")
         return GroupState(decode_state(str(item["state"])), _unchanged(item))
 

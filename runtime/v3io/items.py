@@ -21,6 +21,7 @@ def decode_attributes(item: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _encoded(value: float | str | bytes | bool) -> dict[str, Any]:
+    # Before numbers: to Python a bool is an int.
     if isinstance(value, bool):
         return {"BOOL": value}
     if isinstance(value, str):
@@ -33,6 +34,7 @@ def _encoded(value: float | str | bytes | bool) -> dict[str, Any]:
 def _decoded(typed: Mapping[str, Any]) -> Any:
     match dict(typed):
         case {"N": number}:
+            # Sequence numbers have up to 64 bits, of which a float would keep 53.
             text = str(number)
             return int(text) if text.lstrip("-").isdecimal() else float(text)
         case {"S": text}:

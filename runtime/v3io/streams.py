@@ -43,7 +43,9 @@ async def list_folder(client: V3ioClient, container: str, prefix: str) -> list[E
     """Return what is in a folder, one level deep. Raises V3ioRefusedError where there is no such folder."""
     found: list[Entry] = []
     marker = ""
+    # A listing comes in pages (the embedded server's have 1000 entries): the marker begins the next one.
     while True:
+        # Only with this do streams come with their shards and retention, which tell them from folders.
         query = {"prefix-info": "1"} | ({"prefix": prefix} if prefix else {})
         query |= {"marker": marker} if marker else {}
         root = _checked(await client.request("GET", f"/{quote(container)}", **query))
@@ -157,6 +159,7 @@ async def get(client: V3ioClient, stream: StreamPath, shard: int, location: str,
 
 def _info(fields: Mapping[str, Any]) -> StreamInfo:
     count = int(fields["ShardCount"])
+    # Shares are cut, and dead letters are spread, by this number.
     if count < 1:
         raise ValueError(count)
     return StreamInfo(count, int(fields["RetentionPeriodHours"]))

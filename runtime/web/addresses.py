@@ -39,6 +39,7 @@ def host_in_url(host: str, everywhere: str = "") -> str:
     return f"[{address}]" if address.version == 6 else str(address)
 
 
+# Asked for each request, by a name that clients choose: hence the bound.
 @lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach `host`."""

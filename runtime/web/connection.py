@@ -71,6 +71,7 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection in, or end it at once where the server has too many."""
         is_accepted = self._limits.connections.on_made(cast("asyncio.Transport", transport))
+        # Beside aiohttp's own, which is None once the connection is lost.
         self._own_transport = cast("asyncio.Transport", transport)
         # As much as asyncio may read before a budget has seen any of it.
         self._own_transport.max_size = _READ_BYTES  # type: ignore[attr-defined]  # of asyncio's own
@@ -273,6 +274,7 @@ class Connection(web.RequestHandler):
         if self._upgraded and end < len(data):
             self.close()
         counted, self._unparsed = len(self._unparsed), data[end:]
+        # Released before more is added: counted twice, the same bytes might be what evicts the connection.
         self._limits.heads.release(self, _HEAD_COPIES * counted)
         if self._unparsed:
             self._limits.heads.add(self, _HEAD_COPIES * len(self._unparsed))

@@ -25,6 +25,7 @@ _MAX_CONNECTIONS = 4096
 def most_connections() -> int:
     """Return half of the descriptors that this process may have: the rest is for workers and sources."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # No limit is RLIM_INFINITY, which is -1.
     return min(_MAX_CONNECTIONS, soft // 2) if soft > 0 else _MAX_CONNECTIONS
 
 
@@ -113,6 +114,7 @@ class SharedLimits(Generic[C]):
         self.connections = ConnectionLimiter(
             limits.most_connections, limits.idle_seconds, evicts_asking=limits.evicts_asking
         )
+        # The longest body has to fit, with what it costs beside its bytes.
         bodies_bytes = max(BODIES_BYTES, limits.most_body_bytes * 5 // 4)
         self.heads: MemoryBudget[C] = MemoryBudget(HEADS_BYTES, abort)
         self.bodies: MemoryBudget[C] = MemoryBudget(bodies_bytes, refuse_body)

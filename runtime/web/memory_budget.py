@@ -72,6 +72,7 @@ class MemoryBudget(Generic[K]):
 
         def rate(holder: K) -> float:
             usage = self._usages[holder]
+            # A holder may have begun in this very moment.
             return usage.received_bytes / max(now - usage.since, 1e-6)
 
         evicted = []

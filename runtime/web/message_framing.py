@@ -85,6 +85,7 @@ class FrameTracker:
         self._is_last, self._opcode = bool(first & _FIN), first & 0x0F
         self._head = b""
         self._add(FRAME_OVERHEAD_BYTES)
+        # A frame may have no payload: then this was all of it.
         self._end_frame()
 
     def _end_frame(self) -> None:
@@ -108,5 +109,6 @@ def _head_bytes(known: bytes) -> int:
     """Return how long a frame's head is, as far as its beginning tells."""
     if len(known) < 2:
         return 2
+    # RFC 6455 (5.2): 126 and 127 stand for a length of 16 or 64 bits that follows, then comes the mask.
     extended = {126: 2, 127: 8}.get(known[1] & 0x7F, 0)
     return 2 + extended + (4 if known[1] & _MASK else 0)

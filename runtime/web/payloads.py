@@ -34,6 +34,7 @@ async def whole_body(request: web.BaseRequest, most_bytes: int) -> bytes:
             raise too_slow() from None
     if len(body) > most_bytes:
         raise body_too_long(most_bytes)
+    # The caller has the body from here on, and the server keeps nothing of it.
     _connection(request).memory.set_oldest(0)
     return body
 

@@ -105,6 +105,7 @@ class Server:
                 request_factory=lambda *parts: make(*parts, loop),
                 handler_cancellation=self._cancels,
             )
+        # In front of aiohttp's own handler: so an application's requests are checked and counted, too.
         self._server.request_handler = partial(self._answer, self._server.request_handler)
         return partial(
             Connection,
@@ -144,6 +145,7 @@ def _check(request: web.BaseRequest) -> None:
 def _with_server_header(handle: Handle) -> Handle:
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         response = await handle(request)
+        # The headers of a prepared one have been sent.
         if not response.prepared:
             response.headers.setdefault("Server", SERVER)
         return response

@@ -36,6 +36,7 @@ _GARBAGE_THRESHOLD = 10_000  # more objects than a run has
 
 def main() -> None:
     """Serve one processor until it says stop or is gone."""
+    # First: a processor that dies from here on takes this process along.
     die_with_parent()
     keep_freed_memory()
     signals_before = ignore_signals()
@@ -47,6 +48,7 @@ def main() -> None:
     (_, body), *others = link.receive()
     start = decode_start(body)
     redirect_output(link.send_log, start.log_level, has_terminal=start.has_terminal)
+    # Called in this order: first nothing reaches the processor any more, then output goes to the real files.
     os.register_at_fork(after_in_child=link.abandon)
     os.register_at_fork(after_in_child=restore_output)
     os.register_at_fork(after_in_child=stop_dumping)
@@ -63,6 +65,7 @@ def main() -> None:
         traces.start()
     except HandlerNotLoadedError as error:
         link.send(encode_init_failed(str(error)))
+        # At once: threads and exit hooks of a module that is half imported could keep the process.
         os._exit(1)
     # What is imported stays: a collection need not look at it, nor come after every few hundred records.
     gc.freeze()

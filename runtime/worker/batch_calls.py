@@ -51,6 +51,7 @@ class BatchCalls:
         frames: list[bytes] = []
         outcomes: list[RecordOutcome] = []
         if events:
+            # Anew: records before this one may have been acked, or can't be decoded.
             env.slot.enter_run(events[0][0])
             for run_events in filter(None, events_by_run):
                 run_events[-1][1].enter()  # and with it those before it
@@ -74,6 +75,7 @@ class BatchCalls:
         elapsed_ns = time.perf_counter_ns() - started_ns
         # In one piece: a kill finds all outcomes told, or none.
         env.send(b"".join((*frames, encode_progress(end, elapsed_ns, len(events)))))
+        # Only now: of a dead worker the processor reads the socket first, then the slot.
         env.slot.leave(end)
 
     async def _call(self, events: list[LazyEvent], seq: int) -> list[RecordOutcome]:

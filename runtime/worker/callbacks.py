@@ -44,6 +44,7 @@ class Callbacks:
             self._loop.run_until_complete(asyncio.to_thread(pending[0].wait))
 
     def _run(self, name: str, callback: Callback, done: threading.Event) -> None:
+        # Whoever takes it runs the callback, the loop or this thread: never both.
         claim = threading.Lock()
         has_begun = threading.Event()
 

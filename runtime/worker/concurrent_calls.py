@@ -54,6 +54,7 @@ class ConcurrentCalls:
         """Handle what comes, until the processor says stop and all that runs has ended."""
         inbox = self._env.inbox
         while self._runs or not inbox.is_finished:
+            # Before it looks: what comes from here on wakes it anew.
             self._woken.clear()
             self._is_waking = False
             self._begin()
@@ -146,6 +147,7 @@ class ConcurrentCalls:
             self._unsent += await self._finish(seq, call, result)
         except BaseException as error:  # user code may raise anything, SystemExit too
             env.forks.end_fork(error)
+            # FAILED goes behind the DONE of those that have ended before, and ahead of its own.
             self._flush()
             if answer := call.replies.take_unsent():
                 env.send(answer)

@@ -29,6 +29,7 @@ def await_inside(context: Context, awaitable: Any) -> Generator[Any, Any, Any]:
             value = yield waits_for
             step = steps.send
         except GeneratorExit:
+            # Its `finally` blocks run in the context, too.
             context.run(steps.close)
             raise
         except BaseException as error:  # such as a cancellation
@@ -86,6 +87,7 @@ async def _rest(context: Context, result: Any) -> Any:
 
 
 def _steps(context: Context, body: Any) -> Iterator[Any]:
+    # None may be one of the items.
     end = object()
     try:
         while (item := context.run(next, body, end)) is not end:

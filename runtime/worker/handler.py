@@ -37,6 +37,7 @@ def load_handler(folder: Path, module_name: str, function_name: str) -> tuple[Ha
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
+        # Else the handler's own imports lack a module: their traceback says where.
         if error.name == module_name.partition(".")[0]:
             raise HandlerNotLoadedError(f"no module {module_name!r} in {folder}") from None
         raise HandlerNotLoadedError(_users_traceback(module_name, error)) from None
@@ -95,6 +96,7 @@ def _init_context_of(handler: Handler, module: Any) -> Any:
 
 def is_async(call: Any) -> bool:
     """Whether calls of a handler need a running event loop."""
+    # An object with an async __call__ is no coroutine function itself.
     target = call if inspect.isroutine(call) else type(call).__call__
     return asyncio.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
 

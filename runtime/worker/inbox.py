@@ -103,6 +103,7 @@ class Inbox:
 
     def abandon(self) -> None:
         """Drop all records, in a process that the handler has forked: they are its parent's to handle."""
+        # Without the lock: a thread that isn't in this process may have held it at the fork.
         for run in self._begun.values():
             run.records.clear()
 
@@ -187,6 +188,7 @@ class Inbox:
             self._send(encode_returned(spans))
 
 
+# In portions: what is skipped needn't be in memory as a whole.
 _SKIP_COUNT = 500
 
 

@@ -44,7 +44,8 @@ from headrace.runtime.worker.tracing import NoTraces, Traces
 class WorkerLoop:
     """A worker process without its socket: frames go in by its methods, and come out by `send`.
 
-    Methods that say so are called by the link thread; the others belong to the main thread.
+    Methods that name a thread are called by that one; `abandon` in a process that the handler has forked. The
+    others belong to the main thread.
     """
 
     def __init__(
@@ -58,8 +59,8 @@ class WorkerLoop:
     ) -> None:
         """`send` writes whole frames to the processor, from any thread.
 
-        With `sends_metrics` the handler's metrics are sent as they change, else at the end alone. Raises
-        HandlerNotLoadedError where what the trigger brings can't be loaded.
+        With `sends_metrics` the handler's metrics are sent as they change, otherwise only at the end. Raises
+        HandlerNotLoadedError if the trigger's decoder or event class can't be loaded.
         """
         self._send = send
         self._slot = slot
@@ -102,7 +103,7 @@ class WorkerLoop:
         self._handler: Handler
         self._variables: ContextVariables
         self._calls: RecordCalls | BatchCalls | ConcurrentCalls
-        self._concurrent: ConcurrentCalls | None = None  # the same, where it is that
+        self._concurrent: ConcurrentCalls | None = None  # `_calls`, if it is one
 
     def load(self, folder: Path, module_name: str, function_name: str, traces: Traces | None = None) -> None:
         """Import the handler and run its init_context. Raises HandlerNotLoadedError."""
@@ -110,7 +111,7 @@ class WorkerLoop:
         self.use(handler, init_context, traces)
 
     def use(self, handler: Handler, init_context: Any, traces: Traces | None = None) -> None:
-        """Call this handler, after its init_context if there is one, with a span around each call.
+        """Run init_context, and have this handler called from now on, with a span around each call.
 
         Raises HandlerNotLoadedError.
         """
@@ -163,8 +164,7 @@ class WorkerLoop:
             self._chunks.receive(body)
             return
         header = decode_run_header(body)
-        # Only the span is read now. The records are decoded when their turn has come: they may be recalled
-        # before.
+        # Only the span is read now. The records are decoded when their turn comes, unless recalled before.
         decode: Callable[[], Sequence[Any]]
         if kind is FrameKind.RUN:
             span, decode = decode_run_span(body), partial(decode_records, body)
@@ -191,11 +191,11 @@ class WorkerLoop:
 
     def on_taken(self, seq: int, byte_count: int) -> None:
         """Note how many bytes of the parts of the answer to `seq` were taken (link thread)."""
-        if not isinstance(self._calls, BatchCalls):  # whose answers go out whole
+        if not isinstance(self._calls, BatchCalls):  # answers to batches go out whole
             self._calls.on_taken(seq, byte_count)
 
     def abandon(self) -> None:
-        """Touch nothing, in a process that the handler has forked: all that is here is its parent's."""
+        """Let go of everything, in a process that the handler has forked: all of it is its parent's."""
         self._forks.abandon()
         self._slot.abandon()
         self.inbox.abandon()
@@ -205,12 +205,13 @@ class WorkerLoop:
         self._loop.abandon()
 
     def _is_in_sync_handler(self) -> bool:
+        """Whether a sync handler runs now (any thread)."""
         return not self._handler.is_async and self._slot.read().is_running
 
     # ---- for the main thread
 
     def run_forever(self) -> None:
-        """Handle what comes, until the processor says stop.
+        """Handle the records that come, until the processor says stop.
 
         While idle the event loop turns, so background tasks go on.
         """
@@ -228,8 +229,8 @@ class WorkerLoop:
             if work is None:
                 self._idle()
             elif self._handler.is_async:
-                # While something waits one task goes on: to begin and end the loop for each run costs as much
-                # as a hundred records.
+                # One task handles run after run while any waits: to begin and end the loop for each run costs
+                # as much as a hundred records.
                 run = _one_after_another(calls, work)
                 task = asyncio.Task(run, loop=self._loop, context=self._variables.shared)
                 self._loop.run_until_complete(task)
@@ -240,7 +241,7 @@ class WorkerLoop:
                     self._loop.turn()
 
     def _idle(self) -> None:
-        """Wait until something comes, which may have been already.
+        """Return once something has come, at once if it is here already.
 
         The loop turns meanwhile, if it has anything to do.
         """
@@ -254,18 +255,19 @@ class WorkerLoop:
         """Say that something has come (any thread)."""
         if self._concurrent is not None:
             self._concurrent.wake()
-        elif self._is_idle and not self._is_woken:  # else it will look by itself
-            self._is_woken = True  # first: what comes late ends the next wait too, and nobody waits in vain
+        elif self._is_idle and not self._is_woken:  # a loop that isn't idle looks by itself
+            # Set before the ring: a ring that comes late ends the next wait instead, which does no harm.
+            self._is_woken = True
             if not self._loop.ring():
                 self._loop.call_soon_threadsafe(self._stop_idling)
 
     def _stop_idling(self) -> None:
-        if self._is_idle:  # else it is a handler that has the loop turn
+        if self._is_idle:  # otherwise a handler has the loop turn
             self._loop.stop()
 
 
 def _prepare(init_context: Any, handler_context: Any, loop: WorkerEventLoop, context: Context) -> None:
-    """Call init_context, so that what it sets in context variables is in `context`.
+    """Call init_context, so that context variables that it sets are in `context`.
 
     Raises HandlerNotLoadedError.
     """
@@ -283,7 +285,7 @@ def _prepare(init_context: Any, handler_context: Any, loop: WorkerEventLoop, con
 async def _one_after_another(calls: RecordCalls | BatchCalls, work: Coroutine[Any, Any, None] | None) -> None:
     while work is not None:
         await work
-        await asyncio.sleep(0)  # between two the loop turns
+        await asyncio.sleep(0)  # the loop turns between two runs
         work = calls.next_work()
 
 

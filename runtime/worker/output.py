@@ -18,6 +18,7 @@ from headrace.runtime.worker.api.serial_writer import SerialWriter
 
 SendLog = Callable[[dict[str, object]], None]
 _MAX_LINE_BYTES = 32_768
+# What any record of logging has: all else was given as `extra`.
 _OWN_ATTRIBUTES = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "purelib", "platlib"))
 
@@ -40,6 +41,7 @@ class WireLogHandler(logging.Handler):
 
 def _line(record: logging.LogRecord) -> dict[str, object]:
     extra = {key: value for key, value in vars(record).items() if key not in _OWN_ATTRIBUTES}
+    # nuclio_sdk's logger gives all its values as one attribute of this name.
     if isinstance(extra.get("with"), dict):
         extra |= extra.pop("with")
     line = {

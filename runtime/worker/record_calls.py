@@ -14,7 +14,7 @@ from headrace.runtime.worker.replies import ReplySender
 from headrace.runtime.worker.results import HandlerReturnedError
 
 _QUICK_NS = 100_000
-"""Records that took less aren't told apart: the shortest bucket of handler seconds has all of them."""
+"""Times below this aren't told apart: all are in the shortest bucket of the metric of handler seconds."""
 
 
 class RecordCalls:
@@ -28,7 +28,7 @@ class RecordCalls:
         self._cancellation = CallCancellation(environment.slot, environment.loop)
 
     def next_work(self) -> Coroutine[Any, Any, None] | None:
-        """Return the handling of the next run; None where none waits."""
+        """Return the handling of the next run; None if none waits."""
         run = self._env.inbox.next()
         return self._handle_run(run) if run else None
 
@@ -64,13 +64,13 @@ class RecordCalls:
             except IndexError:  # recalled between the test and the step
                 break
             offset = record.offset
-            # An ack that came while the record waited: it is done without its handler.
+            # The record was acked while it waited: it is done without a call of its handler.
             if view.has_acked_ahead and view.is_acked(offset, attempt):
                 seq += 1
                 continue
             view.record = record
-            # The slot names the record before its handler is called: if this process dies there, its
-            # processor knows where.
+            # The slot names the record before its handler is called: if this process dies in it, the
+            # processor knows in which record.
             now_ns = enter(seq)
             if now_ns > look_ns:
                 slowest_ns, look_ns = max(slowest_ns, now_ns - last_ns), now_ns + _QUICK_NS
@@ -97,7 +97,7 @@ class RecordCalls:
         self._end_run(run, seq, started_ns, last_ns, slowest_ns)
 
     def _on_result(self, seq: int, result: Any, *, is_last: bool) -> None:
-        """Take what the handler has returned, and raise where that says that it failed."""
+        """Take the handler's result, and raise if that says that it failed."""
         replies = self._replies
         if self._cancellation.seq == seq:
             raise HandlerReturnedError(RETURNED_LATE)

@@ -168,6 +168,7 @@ class ReplySender:
         return unsent
 
     def _send_parts(self, seq: int, result: Any) -> Response:
+        # Closed also where nobody takes the rest: its `finally` blocks run now, not at some collection.
         with closing(body_of(result)) as items:
             self._begin(seq, result)
             for item in items:

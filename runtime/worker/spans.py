@@ -62,6 +62,7 @@ class Spans:
         """Set up a provider, unless the handler has set one: that is left alone."""
         if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             return
+        # Not at the exit, where nothing would bound how long it takes: `close` shuts it down.
         self._provider = TracerProvider(resource=self._resource(), shutdown_on_exit=False)
         for name in self._exporters():
             try:

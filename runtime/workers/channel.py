@@ -20,7 +20,7 @@ from headrace.runtime.wire.framing import (
 
 logger = logging.getLogger(__name__)
 
-# All of it may be small frames: some ms in which no other worker is read, and no heartbeat sent.
+# So much may be all small frames: some ms in which no other worker is read, and no heartbeat sent.
 _BYTES_PER_READ = 1 << 16
 _PIECES_PER_WRITE = 64
 OnFrame = Callable[[FrameKind, bytes], None]
@@ -60,7 +60,7 @@ class Channel:
         """Read from now on. To be called once.
 
         `on_read` is called after the frames of a read, `on_end` once, when the other side has closed.
-        `on_violation` is called once before that, where the worker said what can't be.
+        `on_violation` is called once before that, if the worker said what can't be.
         """
         self._on_frame, self._on_read = on_frame, on_read
         self._on_end, self._on_violation = on_end, on_violation
@@ -77,22 +77,22 @@ class Channel:
         self._unsent.extend(memoryview(piece) for piece in data if piece)
 
     def flush(self) -> None:
-        """Write what waits now, not at the end of this turn of the loop."""
+        """Write all that waits to be sent now, not at the end of this turn of the loop."""
         if self._unsent:
             self._write_some()
 
     def read_available(self) -> None:
-        """Pass on all that the worker has sent by now; what it goes on sending meanwhile has to wait."""
-        # Only what is there now: a handler that prints all the time would keep this from ever ending.
+        """Pass on all that the worker has sent by now, but not what it sends meanwhile."""
+        # No more than is there now: a handler that prints all the time would keep this from ever ending.
         waiting = self._waiting_bytes()
         while self._is_open and waiting > 0:
             waiting -= self._read_some()
-        # What is left is an incomplete frame. Where another one begins within it, its rest never comes.
+        # An incomplete frame is left. If another one begins within it, its rest never comes.
         if self._is_open and has_nested_frame(self._received):
             self.refuse("a frame in a frame that doesn't end")
 
     def drain_and_close(self) -> None:
-        """Read what is there, then close. Idempotent."""
+        """Read all that is there, then close. Idempotent."""
         self.read_available()
         self._close()
 
@@ -149,7 +149,7 @@ class Channel:
         except OSError:
             # Nobody will read it. Reading goes on: what the worker said before is still in the socket.
             self._unsent.clear()
-        # Watched for room only while something waits: else the loop would turn for nothing.
+        # Watched for room only while something waits: otherwise the loop would turn for nothing.
         if self._is_open and self._is_blocked != bool(self._unsent):
             self._is_blocked = not self._is_blocked
             if self._is_blocked:

@@ -1,7 +1,7 @@
 """Attribution of a worker process's death to the records that it had started.
 
 A process that died by itself has failed the record that it ran. One that the runtime has killed has failed
-none, unless the kill was for what the handler did (a KillReason). Where several records may have been the
+none, unless the kill was for what the handler did (a KillReason). If several records may have been the
 cause, all are suspects. `settle_exit` decides on all that a process held; `attribute` and
 `attribute_concurrent` are the rules, and pure.
 """
@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KillReason:
-    """Reason for which the runtime kills a worker, where that counts against what it runs as `seq`.
+    """Reason for which the runtime kills a worker, if that blames the record, or batch, that runs as `seq`.
 
-    `is_certain`: against each record of a batch; else they are suspects.
+    `is_certain`: a batch has failed as a whole; otherwise its records are suspects.
     """
 
     seq: int
@@ -33,9 +33,9 @@ class KillReason:
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """End of a worker process. `kill_reason`: of a kill that was ours; None where that blames no record.
+    """End of a worker process. `kill_reason`: of a kill that was ours; None if that blames no record.
 
-    `why_killed`: for people, where the kill was ours. `violation`: what it said that can't be, if anything.
+    `why_killed`: for people, if the kill was ours. `violation`: the protocol violation of the worker, if any.
     """
 
     worker_index: int
@@ -47,12 +47,12 @@ class ProcessExit:
 
     @property
     def reason(self) -> str:
-        """Reason with which the records that ran fail, where they do."""
+        """Reason for the records that ran, if they fail."""
         died = f"worker {self.worker_index} died while running it ({describe_exit(self.exit_code)})"
         return died if self.kill_reason is None else self.kill_reason.reason
 
     def at(self, place: str) -> "ProcessExit":
-        """Return the same with the place where the handler was killed; empty where nobody knows it."""
+        """Return a copy that names the place where the handler was killed; `place` is empty if unknown."""
         if not place:
             return self
         blamed = self.kill_reason
@@ -70,7 +70,7 @@ class CrashOutcome(Enum):
 
 
 def attribute(seq: int, started: Sequence[Run], process_exit: ProcessExit) -> tuple[CrashOutcome, str]:
-    """Return the outcome, and its reason, of all that was started when `seq` ran: one record or a batch.
+    """Return the outcome, and its reason, of the record or batch that had started when `seq` ran.
 
     A kill for another record counts against nobody: the worker had moved on when the kill came.
     """
@@ -89,11 +89,11 @@ def attribute(seq: int, started: Sequence[Run], process_exit: ProcessExit) -> tu
 def attribute_concurrent(
     started: Sequence[Run], process_exit: ProcessExit, *, has_waiting: bool = False
 ) -> list[CrashOutcome]:
-    """Return the outcome of each record of those that ran concurrently.
+    """Return the outcome of each of the records that ran concurrently.
 
-    Nobody can know which of them has ended the process, or has let no other go on until one was late: all are
-    suspects, unless one was alone. A record that was alone is a suspect too where others had been decoded
-    (`has_waiting`): those may have taken the memory. A kill for a record that is over counts against nobody.
+    Nobody can know which of them has ended the process, or has held up the event loop until another was late:
+    all are suspects. One that ran alone has failed, unless others had been decoded (`has_waiting`), which may
+    have taken the memory: then it is a suspect. A kill for a record that is over counts against nobody.
     """
     kill_reason = process_exit.kill_reason
     is_over = kill_reason is not None and all(run.first_seq != kill_reason.seq for run in started)
@@ -112,14 +112,14 @@ def settle_exit(
 ) -> bool:
     """Give each record that a process held an outcome, once it is reaped. Return whether it had started one.
 
-    `progress`: its slot, read once all that it had said was taken in; None where some of that couldn't be.
+    `progress`: its slot, read after all its frames were taken in; None if some of them couldn't be.
     """
     if in_flight.overlaps:
         has_started = _settle_concurrent(process_exit, slot, progress, in_flight, listener)
     else:
         has_started = _settle_in_turn(process_exit, slot, progress, in_flight, listener)
     slot.close()
-    # What is left had not started: it is handed out again, and costs no attempt.
+    # The records that are left had not started: they are handed out again, at the same attempt.
     for run in in_flight.take_all():
         listener.on_returned(run.lane, run.records)
     listener.on_frames_read()
@@ -133,17 +133,17 @@ def _settle_in_turn(
     in_flight: InFlight,
     listener: WorkerListener,
 ) -> bool:
-    """Decide where a record, or batch, follows another. Return whether one had started."""
+    """Decide for a process that runs one record, or batch, after another. Return whether one had started."""
     if progress is None and process_exit.violation and (seq := _accused(slot, in_flight)) is not None:
         progress = Progress(seq, is_running=True, since_ns=0)
         process_exit = replace(
             process_exit, kill_reason=KillReason(seq, process_exit.violation, is_certain=False)
         )
-        # Its slot can't be trusted on those before: they come back, though they may have succeeded.
+        # Its slot can't be trusted on the records before: they come back, though they may have succeeded.
         first = (in_flight.batch_of(seq) or range(seq, seq + 1)).start
         for lane, records in in_flight.settle_before(first):
             listener.on_returned(lane, records)
-    # It died between two records, or what it said last is unknown and it did not lie: nobody is to blame.
+    # It died between two records, or its last frames can't be read and it did not lie: nobody is to blame.
     if progress is None or not progress.is_running:
         return False
     started = in_flight.take_started(progress.seq)
@@ -158,7 +158,7 @@ def _settle_concurrent(
     in_flight: InFlight,
     listener: WorkerListener,
 ) -> bool:
-    """Decide where several records run at once. Return whether one had started."""
+    """Decide for a process that may run several records at once. Return whether one had started."""
     if progress is None and not process_exit.violation:
         return False
     seqs = [running.seq for running in in_flight.running(slot)]
@@ -178,9 +178,9 @@ def _settle_concurrent(
 
 
 def _accused(slot: ProgressSlot, in_flight: InFlight) -> int | None:
-    """Return the record that a process ran when it lied: by its slot, else the first that it may have begun.
+    """Return the record that a process ran when it lied: by its slot, or the first that it may have begun.
 
-    Without one a handler that lies each time would be given its record for ever.
+    If none were blamed, a handler that lies each time would be given its record for ever.
     """
     if running := in_flight.running(slot):
         return running[0].seq

@@ -48,7 +48,7 @@ class Fence:
         try:
             await until_ended(process)
         finally:
-            # Also where this task is cancelled: no process of ours outlives its owner.
+            # Also if this task is cancelled: no process of ours outlives its owner.
             process.kill()
             process.wait()
 

@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.1
 def main() -> None:
     """Watch one lease until the processor is gone, then end what its workers may have left behind.
 
-    The kernel ends workers with their processor, but not what they have started.
+    The kernel ends workers with their processor, but not the processes that they have started.
     """
     # No worker may get at its kill list, by /proc for instance.
     keep_to_itself()

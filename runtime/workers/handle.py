@@ -31,7 +31,7 @@ _MAX_RESPAWN_SECONDS = 5.0
 _NOBODY_WAITS = "nobody waits for it any more"
 _SWEPT = "its lease is over, and others may have been given its partitions"
 _CRASHED_IN_DUMP = "it crashed after it was asked what it is in, as its partitions leave"
-# Python reads its own stack amid whatever it does to it: rarely, that is the end of it.
+# A process that writes its stack reads it while it may be changing: rarely, that crashes it.
 _CRASHES = {-signal.SIGSEGV, -signal.SIGBUS}
 
 Spawn = Callable[[int], WorkerProcess]
@@ -50,8 +50,8 @@ class WorkerState(Enum):
 class WorkerHandle:
     """A worker of a trigger. Owns its process; a death is settled before anything else is sent.
 
-    What a process holds, was told and has said ends with it: each has its own InFlight, FrameSender and
-    FrameReceiver.
+    Each process has its own InFlight (the records that it holds), FrameSender (what it was told) and
+    FrameReceiver (what it has said), which end with it.
     """
 
     def __init__(self, index: int, spawn: Spawn, listener: WorkerListener, max_concurrency: int = 1) -> None:
@@ -88,7 +88,7 @@ class WorkerHandle:
 
     @property
     def spark_session_id(self) -> str:
-        """Spark session of the process that it has now; empty where the function has no Spark."""
+        """Spark session of the process that it has now; empty if the function has no Spark."""
         return self._process.spark_session_id if self._process else ""
 
     @property
@@ -110,7 +110,7 @@ class WorkerHandle:
         await asyncio.shield(self._loaded)
 
     async def stop(self, wait_seconds: float) -> None:
-        """Let it finish what it holds, at most `wait_seconds`, then kill it. Idempotent."""
+        """Let it finish its records, for at most `wait_seconds`, then kill it. Idempotent."""
         is_loading = self.state is WorkerState.STARTING
         self.state = WorkerState.STOPPED
         process = self._process
@@ -127,10 +127,10 @@ class WorkerHandle:
     def kill(
         self, kill_reason: KillReason | None = None, why: str = "", cause: RestartReason = "rebalance"
     ) -> bool:
-        """Kill the process. What it runs counts as no failure, but for what `kill_reason` names.
+        """Kill the process. Records that it runs have not failed, except as `kill_reason` says.
 
-        The first call decides, and returns True: a process may take its time to die. `why` is said of what
-        it runs.
+        The first call decides, and returns True: a process may take its time to die. `why` is logged with the
+        records that it ran.
         """
         if self._process is None or not self._process.is_alive or self._is_kill_ours:
             return False
@@ -138,7 +138,7 @@ class WorkerHandle:
         self._kill_reason, self._cause = kill_reason, cause
         self._why_killed = why or (kill_reason.reason if kill_reason is not None else "")
         if cause == "timeout" and self.in_flight.runs:
-            # Where it hangs is what the author of the handler wants to know.
+            # The author of the handler wants to know at which line it hangs.
             self._process.dump_stack_and_kill()
         else:
             self._process.kill()
@@ -150,7 +150,7 @@ class WorkerHandle:
             self._process.dump_stack()
 
     def replace(self, why: str, cause: RestartReason) -> None:
-        """Kill the process, which runs nothing. If it hasn't handled anything either, the next one waits."""
+        """Kill the process, which runs no record. If it hasn't handled any either, the next process waits."""
         if self._process is not None and self._process.is_alive and not self._is_kill_ours:
             self._why_replaced = why
             if self._receiver.has_handled:
@@ -158,14 +158,14 @@ class WorkerHandle:
             self.kill(why=why, cause=cause)
 
     def retire(self) -> None:
-        """Give it nothing more, and recall what hasn't started: it is to be restarted."""
+        """Give it no more records, and recall those that haven't started: it is to be restarted."""
         self._is_retiring = True
         # Each lane once, however many runs of it are there.
         for lane in {run.lane.id: run.lane for run in self.in_flight.runs}.values():
             self.recall(lane)
 
     def restart(self, why: str) -> None:
-        """Have another process, at once. What the present one runs counts as no failure."""
+        """Have another process, at once. Records that the present one runs have not failed by that."""
         self._may_start.set()
         self.kill(why=why, cause="reload")
 
@@ -194,8 +194,10 @@ class WorkerHandle:
     async def _live_once(self) -> str:
         """Run one process, from its start to the decision on its records. Return why to wait before the next.
 
-        Empty where it has handled a record, died in one, or was killed for a rebalance. Raises
-        HandlerLoadError where the handler was never loaded, and another process couldn't load it either.
+        Empty if it has handled a record, died in one, or was killed for a rebalance, the end of its lease, a
+        timeout, its memory or a reload; but not if it was replaced (`replace`), or killed for a violation,
+        before it had begun any. Raises HandlerLoadError if the handler was never loaded, and another process
+        couldn't load it either.
         """
         try:
             process = self._begin()
@@ -221,13 +223,13 @@ class WorkerHandle:
         # A signal says nothing of the handler: the kernel short of memory or a person may have sent it.
         cannot_load = bool(failure) or not (was_ready or code < 0)
         if cannot_load and not self._loaded.done() and self.state is not WorkerState.STOPPED:
-            # Another process would say the same.
+            # Another process could not load the handler either.
             raise HandlerLoadError(why)
         was_well = has_started or receiver.has_handled or (is_ours and not failure)
         return "" if was_well else why
 
     def _settle_exit(self, process: WorkerProcess, code: int) -> bool:
-        """Decide on all that a process held which has ended. Return whether it had started a record."""
+        """Decide on all records that a dead process held. Return whether it had started one."""
         receiver = self._receiver
         if process.was_dump_requested and code in _CRASHES and not self._is_kill_ours:
             # Its record must not be blamed for a crash that our question has caused.
@@ -266,17 +268,17 @@ class WorkerHandle:
         if not self._loaded.done():
             self._loaded.set_result(None)
 
-    # ---- what goes to the process that it has now
+    # ---- frames to the process that it has now
 
     def recall(self, lane: Lane) -> None:
         """Ask for the lane's records that haven't started."""
         self.sender.recall(lane)
 
     def withdraw(self, lane: Lane) -> WithdrawResult:
-        """Recall what hasn't started of a lane, and cancel what runs, if it can be. Never kills.
+        """Recall a lane's records that haven't started, and cancel the one that runs, if possible.
 
-        For a lane whose result nobody waits for any more. Return what was done: "not here" where it holds
-        nothing of the lane, "runs on" where what runs can't be cancelled.
+        Never kills. For a lane whose result nobody waits for any more. Return what was done: "not here" if
+        the worker holds nothing of the lane, "runs on" if the record that runs can't be cancelled.
         """
         if not any(run.lane is lane for run in self.in_flight.runs):
             return "not here"
@@ -298,7 +300,7 @@ class WorkerHandle:
     # ---- the records that it holds
 
     def running(self) -> list[RunningRecord]:
-        """Return the records that it is in, by its slot alone. Settles nothing."""
+        """Return the records that it runs, by its slot alone. Settles nothing."""
         if self._process is None or not self.is_ready:
             return []
         return self.in_flight.running(self._process.slot)
@@ -314,13 +316,13 @@ class WorkerHandle:
         if self._process is None or not in_flight.runs:
             return False
         if in_flight.overlaps:
-            # Records of one lane never run beside each other: what follows the one that runs has not started.
+            # Records of one lane never run beside each other: those behind the one that runs haven't started.
             from_seq = max((it.seq + 1 for it in self.running() if it.lane is lane), default=0)
         else:
             from_seq = in_flight.end_of(self._process.slot.read())
         return in_flight.holds(lane, first, end, from_seq)
 
     def sync_progress(self) -> None:
-        """Settle what the worker has finished or acked, and not reported yet."""
+        """Settle records that the worker has finished or acked, and not reported yet."""
         if self._process is not None and self.is_ready:
             self._receiver.take_in(self._process)

@@ -24,7 +24,7 @@ class Run:
     epoch: int = 0
     """Epoch of the lane when they were sent."""
     batch: range = range(0)
-    """Seqs of the batch that it is of; empty where records are handled one by one."""
+    """Seqs of its whole batch; empty if records are handled one by one."""
 
     @property
     def end_seq(self) -> int:
@@ -55,7 +55,7 @@ class RunningRecord:
 class InFlight:
     """Runs at one worker process, in the order in which it gets to them.
 
-    Where records overlap (maxConcurrency), those of different lanes end in any order.
+    If records overlap (maxConcurrency), those of different lanes end in any order.
     """
 
     def __init__(self) -> None:
@@ -63,20 +63,20 @@ class InFlight:
         self.seats = 1
         """Number of records that its process may run at once."""
         self.is_isolated = False
-        """Whether what was sent last may kill the process, as it has before: nothing is to run beside it."""
+        """Whether the record that was sent last is a suspect: no other is to run beside it."""
         self.slow: frozenset[int] = frozenset()
-        """Records, by seq, that were seen last to take so long that nothing else begins."""
+        """Seqs of the records that took so long, when last looked at, that no other could begin."""
         self.next_seq = 0
         """Seq of the record that it will be given next."""
         self.last_lane: Lane | None = None
         """Lane of the record whose outcome has come last."""
         self._count = 0
-        # What a worker says of offsets is checked against this: it may name no others.
-        # By lane, what the process was given of it: offsets [first, end), and how many records those were.
+        # By lane id, the offsets [first, end) that the process was given, and of how many records. Offsets
+        # that a worker names are checked against this.
         self._sent: dict[int, tuple[int, int, int]] = {}
-        # Runs by seq, where records overlap: their outcomes come in any order.
+        # Only if records overlap, as their outcomes come in any order: runs, by the seq of each record.
         self._run_by_seq: dict[int, Run] = {}
-        # Number of runs by lane, where records overlap.
+        # Only if records overlap: number of runs by lane.
         self._run_counts: dict[int, int] = {}
 
     @property
@@ -90,7 +90,7 @@ class InFlight:
 
     @property
     def batch(self) -> range:
-        """Seqs of the first batch, of which some may be settled; empty where there is none."""
+        """Seqs of the first batch, of which some may be settled; empty if there is none."""
         return self.runs[0].batch if self.runs else range(0)
 
     @property
@@ -99,11 +99,11 @@ class InFlight:
         return self.batch.stop == self.next_seq
 
     def batch_of(self, seq: int) -> range:
-        """Return the seqs of the batch of `seq`; empty where it is in none, or nothing of that is here."""
+        """Return the seqs of the batch of `seq`; empty if it is in none, or none of its records is here."""
         return next((run.batch for run in self.runs if seq in run.batch), range(0))
 
     def end_of(self, progress: Progress) -> int:
-        """Return the end of what runs by this reading, a record or a batch: what follows hasn't started."""
+        """Return the end of the record or batch that runs by this reading: all behind it hasn't started."""
         batch = self.batch_of(progress.seq) if progress.is_running else range(0)
         return batch.stop or progress.seq + progress.is_running
 
@@ -138,12 +138,12 @@ class InFlight:
         if self.overlaps:
             self._run_by_seq.update(dict.fromkeys(range(first_seq, self.next_seq), run))
             self._run_counts[lane.id] = self._run_counts.get(lane.id, 0) + 1
-        # One attempt stands for all: whoever sends has cut runs where it changes.
+        # One attempt stands for all records: whoever sends cuts runs where the attempt changes.
         attempt, announced_id = lane.attempt(first), None if whole_id == lane.id else whole_id
         return RunHeader(lane.id, lane.epoch, first_seq, attempt, len(records), has_more, announced_id)
 
     def forget(self, lane: Lane) -> None:
-        """Drop what is known of a lane: it is over, and nothing of it is there."""
+        """Drop what was noted of a lane that is over: the process holds none of its records."""
         self._sent.pop(lane.id, None)
 
     def has_sent(self, lane_id: int, first: int, end: int) -> bool:
@@ -152,7 +152,7 @@ class InFlight:
         return from_offset <= first < end <= to_offset and end - first <= count
 
     def settle_before(self, seq: int) -> Iterator[tuple[Lane, Sequence[WireRecord]]]:
-        """Take out what lies before `seq`: all of that has had the same outcome."""
+        """Take out all records before `seq`, which have the same outcome, run by run."""
         while self.runs and self.runs[0].first_seq < seq:
             run = self.runs[0]
             done = run.records[: seq - run.first_seq]
@@ -160,12 +160,12 @@ class InFlight:
             yield run.lane, done
 
     def take_failed(self, end: int) -> list[tuple[Lane, Sequence[WireRecord]]]:
-        """Take out what lies before `end`, lane by lane: all of one failed together, in however many runs."""
+        """Take out all records before `end`, lane by lane: those of one lane failed together."""
         of_lanes = groupby(list(self.settle_before(end)), key=itemgetter(0))
         return [(lane, _joined([records for _, records in of_one])) for lane, of_one in of_lanes]
 
     def take(self, seq: int) -> tuple[Lane, Sequence[WireRecord]] | None:
-        """Take out record `seq`; None where it isn't the first in flight, or, if they overlap, of its run."""
+        """Take out record `seq`; None if it isn't the first in flight, or, if they overlap, of its run."""
         run = self._run_by_seq.get(seq) if self.overlaps else self.runs[0] if self.runs else None
         # A lane ends its records in order, so one that is not the first of its run is a lie.
         if run is None or run.first_seq != seq:
@@ -176,9 +176,9 @@ class InFlight:
         return run.lane, record
 
     def take_started(self, seq: int) -> list[Run]:
-        """Take out what was being handled when `seq` ran: that record, or its batch.
+        """Take out the record, or the batch, that was being handled when `seq` ran.
 
-        Return nothing where it isn't here: the process died after it had sent the outcome, and before its
+        Return nothing if it isn't here: the process died after it had sent the outcome, and before its
         slot moved on.
         """
         # A batch is one call of the handler: all of it had started.
@@ -194,10 +194,10 @@ class InFlight:
     def take_back(self, first: int, end: int) -> tuple[Lane, Sequence[WireRecord]]:
         """Take out the records of `[first, end)`.
 
-        Raises ProtocolViolationError for others than the tail of a run, and for what the worker has no reason
-        to give back: without that check it could be given its records for ever.
+        Raises ProtocolViolationError for others than the tail of a run, and for records that the worker has
+        no reason to give back: without that check it could be given its records for ever.
         """
-        # The worker gives back from behind: what is before has been handled, or is being.
+        # The worker gives back from behind: records before have been handled, or one of them is being.
         run = next((run for run in self.runs if run.first_seq <= first < run.end_seq == end), None)
         if run is None or not run.may_be_returned:
             raise ProtocolViolationError(f"it gives back records {first} to {end}")
@@ -212,7 +212,7 @@ class InFlight:
         return run.lane, returned
 
     def take_all(self) -> Sequence[Run]:
-        """Take out what is left."""
+        """Take out all records that are left."""
         runs, self.runs, self._count = self.runs, deque(), 0
         self._run_by_seq.clear()
         self._run_counts.clear()
@@ -249,7 +249,7 @@ class InFlight:
         return next((run for run in self.runs if run.first_seq <= seq < run.end_seq), None)
 
     def _drop(self, run: Run, count: int) -> None:
-        # PROGRESS says how long its records took: what it settles is of this lane.
+        # PROGRESS says how long its records took, and not of which lane: the last one that it settles.
         self.last_lane = run.lane
         self._count -= count
         if count == len(run.records):

@@ -11,10 +11,13 @@ from headrace.runtime.wire.records import WireRecord
 
 
 class HandlerTime(NamedTuple):
-    """Time in the handler of so many records of one lane; of some of them each one's own, in `each_ns`."""
+    """Time in the handler of `record_count` records of one lane; `each_ns` has those times known singly.
+
+    The time of a batch over several lanes counts for the lane of its last record, as PROGRESS names none.
+    """
 
     lane: Lane | None
-    """None: nobody knows it any more."""
+    """The lane; None if nobody knows it any more."""
     record_count: int
     handler_ns: int
     each_ns: Sequence[int] = ()
@@ -33,7 +36,7 @@ class WorkerListener(Protocol):
         """Note that a worker has a process, which can be sent frames."""
 
     def on_loaded(self, worker_index: int) -> None:
-        """Note that a worker is about to be ready: the last moment to replace it for what its import did."""
+        """Note that a worker is about to be ready: the last moment to replace it, for its memory say."""
 
     def on_died(self, worker_index: int) -> None:
         """Note that a worker's process is gone, and that all that it held has an outcome."""
@@ -47,20 +50,28 @@ class WorkerListener(Protocol):
     def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
         """Take records on which the handler failed, or in which its process died, of `among` in one call.
 
-        `among` is 1 where each of them is to blame by itself.
+        `among` is 1 if each of them is to blame by itself.
         """
 
     def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
-        """Take records in which the process died by itself, beside others that may have been the cause."""
+        """Take records that had started when the process ended, each of which may be to blame for that.
+
+        The process died by itself, or was killed for its memory, for eventTimeout while others ran beside the
+        late record, or for a protocol violation.
+        """
 
     def on_returned(self, lane: Lane, records: Sequence[WireRecord]) -> None:
-        """Take records that did not start, or in which the runtime has killed the process."""
+        """Take records that are to be handed out again, and are blamed for nothing.
+
+        The worker gave them back, or its process has ended: before they started, by a kill that blames no
+        record that ran, or so that nobody can say what had started.
+        """
 
     def on_ack(self, said: Ack | Nack) -> None:
         """Take a handler's explicit ack or nack, of a record of whichever trigger."""
 
     def on_produced(self, worker_index: int, lane: Lane | None, said: ProduceRequest) -> None:
-        """Take a message of a handler, for a record of that lane; None where the lane is over."""
+        """Take a message of a handler, for a record of `lane`; None if the lane is over."""
 
     def on_measured(self, worker_index: int, timed: Sequence[HandlerTime]) -> None:
         """Take the time of handlers that have ended, whatever the outcomes of their records."""

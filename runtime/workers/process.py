@@ -31,10 +31,9 @@ EndSession = Callable[[str], Awaitable[object]]
 class WorkerProcess:
     """A process of a worker, which runs handlers.
 
-    It has a mark in its environment, which all inherit that it starts, and leads its own group, but for one
-    with a terminal: so a kill takes what it started. `exited` is done once the process is reaped, everything
-    that it said has been passed on, and what it ran on Spark has been ended: records that it held may then go
-    elsewhere.
+    A mark in its environment is inherited by all processes that it starts, and it leads its own group, unless
+    it has a terminal: so a kill also ends those. `exited` is done once the process is reaped, all its frames
+    have been passed on, and its jobs on Spark have been ended: then its records may go elsewhere.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class WorkerProcess:
     ) -> None:
         """Start it as `user`, whose part of the environment is in `env` already. `listen` is to follow.
 
-        Raises OSError where the machine has no room for another process.
+        Raises OSError if the machine has no room for another process.
         """
         loop = asyncio.get_running_loop()
         self.spark_session_id = start.spark_session_id
@@ -62,7 +61,7 @@ class WorkerProcess:
         self.was_dump_requested = False
         """Whether it was asked for its stack."""
         self.last_stack = ""
-        """Stack of its main thread, where it was asked for it before its end; empty until it is reaped."""
+        """Stack of its main thread, if it was asked to write it before its end; empty until it is reaped."""
         self._session_end: asyncio.Task[None] | None = None
         self.exited: asyncio.Future[int] = loop.create_future()
         with contextlib.ExitStack() as on_failure:
@@ -91,10 +90,10 @@ class WorkerProcess:
     def listen(
         self, on_frame: OnFrame, on_read: Callable[[], None], on_violation: Callable[[str], None]
     ) -> None:
-        """Pass on what it says, from now on. To be called once, in the turn of the loop in which it was made.
+        """Pass on its frames, from now on. To be called once, in the turn of the loop in which it was made.
 
-        `on_read` is called after the frames of each read, `on_violation` once, where it says what can't be:
-        then it is killed.
+        `on_read` is called after the frames of each read, `on_violation` once, if it says what can't be: then
+        it is killed.
         """
         self._on_frame = on_frame
         on_frame = self._take_frame if self._has_spark else on_frame
@@ -124,21 +123,22 @@ class WorkerProcess:
         self._channel.flush()
 
     def read_progress(self) -> Progress | None:
-        """Return the slot's content, once all that the worker said before it wrote that has been passed on.
+        """Return the slot's content, after all frames that the worker sent before it wrote that.
 
-        None where some of that could not be taken in: then the slot says nothing. Not from within `on_frame`.
+        None if some of these could not be taken in: then the slot says nothing. Not to be called from within
+        `on_frame`.
         """
-        # The slot first: what was said before it moved is known once the socket is read after it.
+        # The slot first: the socket, read after it, then has all frames that were sent before the slot moved.
         progress = self.slot.read()
         self._channel.read_available()
         return None if self._channel.is_broken else progress
 
     def refuse(self, why: str) -> None:
-        """Kill it for what it said, and take in nothing more of it."""
+        """Kill it for a protocol violation, `why`, and take in nothing more that it says."""
         self._channel.refuse(why)
 
     def kill(self) -> None:
-        """Send SIGKILL to it and its group; what has left that is killed when it is reaped. Idempotent."""
+        """Send SIGKILL to it and its group. Processes that left the group are killed when it is reaped."""
         if self.is_alive:
             # Both: it may have left its own group.
             for kill in (os.killpg, os.kill):
@@ -159,7 +159,7 @@ class WorkerProcess:
 
     @property
     def last_place(self) -> str:
-        """Place in the handler's code, `function, file:line`, of `last_stack`; empty where that is."""
+        """Place in the handler's code, `function, file:line`, of `last_stack`; empty if there is none."""
         return place_in(self.last_stack, self._folder)
 
     def _take_frame(self, kind: FrameKind, body: bytes) -> None:
@@ -172,16 +172,16 @@ class WorkerProcess:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        # Before the wait: until then the group's number is surely still its own.
+        # Before the process is waited for: until then the group's number is surely still its own.
         self.kill()
         self._kills.release(self._index)
         code = self._popen.wait()
-        # What has left its group. Before its records go elsewhere: it may still work on them.
+        # Kills what has left its group, before its records go elsewhere: it may still work on them.
         kill_marked(self._mark)
         self._is_reaped = True
         self.last_stack = self._stack_dump.take()
         self._channel.drain_and_close()
-        # Before `exited`: what it still runs on Spark would go on beside the next delivery of its records.
+        # Before `exited`: its jobs on Spark would go on beside the next delivery of its records.
         if self._end_session is None:
             self.exited.set_result(code)
         else:

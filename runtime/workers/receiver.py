@@ -41,10 +41,10 @@ _OFFSET_BYTES = 8
 
 
 class FrameReceiver:
-    """Takes out of `in_flight` what has an outcome, and passes that on to a WorkerListener.
+    """Takes records that have an outcome out of `in_flight`, and passes them on to a WorkerListener.
 
-    The process runs anybody's code: each number of it is checked against what it was given, so that no loop
-    here is longer than that. One FrameReceiver serves one process, and ends with it.
+    The process runs anybody's code: each number that it sends is checked against the records that it was
+    given, so no loop here is longer than those. One FrameReceiver serves one process, and ends with it.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # whom frames concern
@@ -58,14 +58,14 @@ class FrameReceiver:
     ) -> None:
         """`lanes`: those that the process was told of, by id. `on_ready`: called when the handler is loaded.
 
-        `read_slot` reads the progress slot of the process; None where that has none, as in headrace.testing.
+        `read_slot` reads the progress slot of the process; None if there is no slot, as in headrace.testing.
         """
         self.is_async = False
-        """Whether the handler is."""
+        """Whether the handler is async."""
         self.init_failure = ""
         """Reason for which the handler can't be loaded."""
         self.violation = ""
-        """What it said that can't be: it is killed for that."""
+        """The protocol violation for which the process is killed; empty if there was none."""
         self.has_handled = False
         """Whether a record has succeeded."""
         self._worker_index = worker_index
@@ -80,13 +80,13 @@ class FrameReceiver:
         self._open_ack_head = b""
         self._next_acked = 0
         self._open_ack_count = 0
-        # The span of the AckSlot that was seen last: it comes again, by the slot and in a frame.
+        # The span that the AckSlot had when it was read last: the same span is sent in a frame, too.
         self._acked = AckedSpan(-1, 0, 0, -1)
-        # Where the slot was when it was read last: it is read again only for what lies behind that.
+        # The seq at which the slot was when it was read last: only for later ones it is read again.
         self._reached = 0
         # Number of messages so far.
         self._produced = 0
-        # By seq: records that were named before DONE says that they have ended. Where they overlap.
+        # Only where records overlap: the lanes, by seq, of records whose outcome was named before DONE.
         self._named: dict[int, Lane] = {}
         self._is_ready = False
         self._started_ns = time.monotonic_ns()
@@ -105,7 +105,7 @@ class FrameReceiver:
                 raise ProtocolViolationError(f"an ACK that can't be read ({error})") from None
 
     def on_protocol_violation(self, why: str) -> None:
-        """Note that the process is killed for what it said."""
+        """Note that the process is killed for a protocol violation, `why`."""
         message = "worker %d says what can't be (%s): it is killed, and what it holds is delivered again"
         logger.error(message, self._worker_index, why)
         self.violation = f"it said what can't be ({why})"
@@ -120,14 +120,14 @@ class FrameReceiver:
     def take_in(self, process: WorkerProcess) -> Progress | None:
         """Settle all that the process has said, acked and done by now.
 
-        Return its progress; None where some of what it said could not be taken in.
+        Return its progress; None if some of what it said could not be taken in.
         """
         # The slot before the socket: a worker clears a span once its ACKED frame is sent, so none is missed.
         acked = process.slot.acks.read()
         progress = process.read_progress()
         if self._open_ack is not None:
             self._pass_on_ack()
-        # Only what was reported is settled then: a record may run twice, but none is lost.
+        # Some of it could not be read. What was reported is settled: a record may run twice, none is lost.
         if progress is None:
             return None
         try:
@@ -145,15 +145,15 @@ class FrameReceiver:
     def on_exit(self, process: WorkerProcess, process_exit: ProcessExit) -> bool:
         """Give each record that the process held an outcome, once it is reaped.
 
-        What it has said last decides, and then its slot. Return whether it had started a record.
+        The frames that it had sent decide first, then its slot. Return whether it had started a record.
         """
         progress = self.take_in(process)
-        # Only now: what it said last may have been the violation.
+        # Read only now: the last frames may have had the violation.
         process_exit = replace(process_exit, violation=self.violation)
         return settle_exit(process_exit, process.slot, progress, self._in_flight, self._listener)
 
     def settle_before(self, seq: int) -> None:
-        """Report as handled all before `seq`, except what was named otherwise."""
+        """Report as handled all records before `seq` that have no other outcome yet."""
         for lane, records in self._in_flight.settle_before(seq):
             self.has_handled = True
             self._listener.on_handled(lane, records)
@@ -214,8 +214,8 @@ class FrameReceiver:
         self._listener.on_measured(self._worker_index, [timed])
 
     def _on_done(self, ended: Sequence[tuple[int, int]]) -> None:
-        """Report as handled each of them, unless it was named before."""
-        # None can have ended that were not sent; where records do not overlap, PROGRESS says it.
+        """Report as handled each record that has ended, unless its outcome was named before."""
+        # A record that was not sent can't have ended. Where records do not overlap, only PROGRESS may say so.
         given = range(self._in_flight.next_seq if self._in_flight.overlaps else 0)
         if len(ended) > len(given) or not all(seq in given for seq, _ in ended):
             raise ProtocolViolationError(f"it has done records {ended[:5]}")
@@ -274,7 +274,7 @@ class FrameReceiver:
         if self._open_ack is not None and offset == self._next_acked and head == self._open_ack_head:
             self._open_ack_count += 1
         else:
-            # First: where it raises, nothing was taken in.
+            # Decoded first: if that raises, nothing was taken in.
             ack = decode_ack(body)
             if self._open_ack is not None:
                 self._pass_on_ack()
@@ -287,14 +287,15 @@ class FrameReceiver:
             self._listener.on_ack(replace(ack, offset=self._next_acked - 1, count=self._open_ack_count))
 
     def _on_acked(self, acked: AckedSpan) -> None:
-        """Pass on what is new of a span, which is seen again and again, each time longer perhaps."""
+        """Pass on the new part of a span, which is seen again and again, each time longer perhaps."""
         lane = self._lanes.get(acked.lane_id)
-        # The lane has left, and what the slot still says of it was seen before.
+        # The lane has left: what the slot still says of it was taken in before.
         if lane is None:
             return
         if not self._in_flight.has_sent(*acked[:3]):
             raise ProtocolViolationError(f"it acks {lane.key} from {acked.first} to {acked.end}")
-        # The same span again, longer perhaps; or another one, perhaps of the same offsets, delivered again.
+        # A span of the same number is the same one, perhaps longer. Another one may have the same offsets, if
+        # its records were delivered again.
         first = self._acked.end if acked.number == self._acked.number else acked.first
         self._acked = acked
         if first < acked.end:
@@ -310,7 +311,7 @@ class FrameReceiver:
             raise ProtocolViolationError(f"it produces its message {said.number} after {self._produced}")
         self._produced += 1
         lane = self._lanes.get(said.lane_id)
-        # Of a lane that has left since it is passed on all the same: its handler may still run.
+        # A message for a lane that has left is passed on all the same: its handler may still run.
         if lane is not None and not self._in_flight.has_sent(said.lane_id, said.offset, said.offset + 1):
             raise ProtocolViolationError(f"it produces for {lane.key} offset {said.offset}")
         self._listener.on_produced(self._worker_index, lane, said)
@@ -331,7 +332,7 @@ class FrameReceiver:
     # ---- checks
 
     def _take(self, seq: int) -> tuple[Lane, Sequence[WireRecord]]:
-        """Take the record whose outcome has come out of what is in flight."""
+        """Remove and return the record in flight whose outcome has come."""
         if self._in_flight.find(seq) is None:
             raise ProtocolViolationError(f"it decides on record {seq}")
         self._check_reached(seq)
@@ -349,15 +350,15 @@ class FrameReceiver:
             raise ProtocolViolationError(f"it is at record {seq}, and was given {self._in_flight.next_seq}")
 
     def _check_reached(self, seq: int, *, is_end: bool = False) -> None:
-        """Raise unless the slot, which only the worker's own code can write, has got to `seq`.
+        """Raise unless the slot is at `seq` or past it.
 
-        Or is in the last record before that end: an answer leaves before the slot moves on. So do the
-        outcomes of a batch, which may have settled all of it by then. Not checked where several run at once:
-        others get the places of those that have ended.
+        With `is_end`, `seq` is an end: being in the record or batch just before is enough, as outcomes are
+        sent before the slot moves on. While the slot is in a batch, all of that batch counts as reached. Not
+        checked where records overlap: places are reused.
         """
         if self._read_slot is None or seq <= self._reached or self._in_flight.overlaps:
             return
-        # Nothing that isn't settled lies before it: no need to look at the slot.
+        # All before `seq` is settled already: no need to look at the slot.
         if is_end and not (self._in_flight.runs and self._in_flight.runs[0].first_seq < seq):
             return
         now = self._read_slot()

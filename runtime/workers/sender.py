@@ -1,4 +1,4 @@
-"""Frames to one worker process: runs of records, and what it is to do with what it holds."""
+"""Frames to one worker process: runs of records, and orders about records that it holds."""
 
 import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
@@ -34,7 +34,7 @@ def _discard(*_: Buffer) -> None:
 
 
 class FrameSender:
-    """Sends to one process, and knows what it has been told; lost with the process."""
+    """Sends to one process, and knows which lanes and chunks it was told of; ends with the process."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class FrameSender:
         send: Callable[..., None] = _discard,
         flush: Callable[[], None] = _discard,
     ) -> None:
-        """Enters into `in_flight` what is sent, and into `lanes`, by id, what the process is told of.
+        """Enters into `in_flight` all runs that are sent, and into `lanes`, by id, all that are announced.
 
         `send` takes one or more frames, in pieces, and never blocks. `flush` has what was sent leave now.
         """
@@ -54,9 +54,9 @@ class FrameSender:
         self._in_flight = in_flight
         self._lanes = lanes
         self._cached_chunks: ChunkCache[int] = ChunkCache()
-        # When a chunk was dropped last that the process wasn't done with.
+        # When the process last had to drop a chunk that it wasn't done with.
         self._displaced_at = 0.0
-        # By seq and since when that runs: another delivery of the record has another seq.
+        # By seq, and when that began to run: another delivery of the record has another seq.
         self._cancelled_at: dict[tuple[int, int], float] = {}
 
     def send(self, lane: Lane, records: Sequence[WireRecord]) -> None:
@@ -136,7 +136,7 @@ class FrameSender:
     def _announce(self, lane: Lane) -> Buffer:
         self._lanes[lane.id] = lane
         about: dict[str, int | str] = {**lane.key._asdict(), "lane_id": lane.id}
-        # Left out where empty, as most are.
+        # Left out if empty, as most are.
         if lane.source:
             about["source"] = lane.source
         if lane.log:
@@ -144,7 +144,7 @@ class FrameSender:
         return json_frame(FrameKind.LANE, about)
 
     def _slice(self, header: RunHeader, records: ChunkSlice) -> Iterator[Buffer]:
-        """Yield a SLICE, behind its CHUNK where the process doesn't keep that."""
+        """Yield a SLICE, after its CHUNK if the process doesn't keep that."""
         chunk, first = records.chunk, records.offsets.start
         is_end = records.offsets.stop == chunk.first + chunk.count
         # The same calls as in the worker (worker/inbox.py), so both ends know what is kept there.

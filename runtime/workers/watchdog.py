@@ -18,7 +18,7 @@ _MEMORY_INTERVAL_SECONDS = 0.1
 # Time that a cancelled handler has to end before its worker is killed.
 _CANCEL_SECONDS = 1.0
 _CANCEL_REASON = "it ran past eventTimeout"
-# Time to begin with what it was given: more than any machine has a process wait for its turn.
+# Time that a worker has to begin its records: no machine has a process wait for so long for its turn.
 BEGIN_SECONDS = 10.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -39,11 +39,11 @@ class Watchdog:
         # Pid and seq of records that were late.
         self._late: set[tuple[int | None, int]] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        # By worker: its pid and the seq that it has to begin, and since when it has had to.
+        # By worker: its pid, the seq that it has to begin next, and since when it has had to.
         self._to_begin: dict[int, tuple[tuple[int | None, int] | None, float]] = {}
 
     def start(self) -> None:
-        """Start to watch what has a limit."""
+        """Start to watch time and memory, as far as they have limits."""
         if self._policy.event_timeout_seconds is not None:
             self._tasks.append(
                 start_task(self._watch_time(self._policy.event_timeout_seconds), "eventTimeout")
@@ -67,7 +67,7 @@ class Watchdog:
             await asyncio.sleep(left)
 
     def _time_left(self, worker: WorkerHandle, limit_seconds: float, reason: str) -> float:
-        """Return the seconds until this worker has to be looked at again. Acts where its time is up."""
+        """Return the seconds until this worker has to be looked at again. Acts if its time is up."""
         running = worker.running()
         if not running:
             return min(limit_seconds, self._time_left_to_begin(worker, limit_seconds))
@@ -77,7 +77,7 @@ class Watchdog:
     def _time_left_of(
         self, running: RunningRecord, worker: WorkerHandle, limit_seconds: float, reason: str
     ) -> float:
-        """Return the seconds until this record has to be looked at again. Acts where its time is up."""
+        """Return the seconds until this record has to be looked at again. Acts if its time is up."""
         # No more than the limit, whatever the process says since when it runs.
         left = min(limit_seconds, limit_seconds - running.seconds)
         if left > 0:
@@ -91,14 +91,14 @@ class Watchdog:
         # An async handler is cancelled, so that others in its process go on. A sync one can only be killed.
         if worker.can_cancel and (waited := worker.sender.cancel(running, _CANCEL_REASON)) < _CANCEL_SECONDS:
             return min(_CANCEL_SECONDS - waited, limit_seconds)
-        # Another that runs beside it may be what lets it not go on.
+        # A record that runs beside it may be what holds it up.
         worker.kill(KillReason(running.seq, reason, is_certain=worker.in_flight.seats == 1), cause="timeout")
         return limit_seconds
 
     def _time_left_to_begin(self, worker: WorkerHandle, limit_seconds: float) -> float:
         """Return the seconds until a worker that runs nothing has to be looked at again.
 
-        One that never begins what it was given would never run past the limit: it is replaced.
+        A worker that never begins its records would never run past the limit: it is replaced.
         """
         limit_seconds = max(limit_seconds, BEGIN_SECONDS)
         runs, now = worker.in_flight.runs, time.monotonic()
@@ -120,7 +120,7 @@ class Watchdog:
             await asyncio.sleep(_MEMORY_INTERVAL_SECONDS)
 
     def look_at_memory(self, worker: WorkerHandle) -> None:
-        """Kill a worker that uses too much memory. What it runs is a suspect, if anything."""
+        """Kill a worker that uses too much memory. The records that it runs are blamed, if any."""
         limit_bytes = self._policy.memory_limit_bytes
         used_bytes = resident_bytes(worker.pid) if limit_bytes is not None and worker.pid is not None else 0
         if limit_bytes is None or used_bytes <= limit_bytes:
@@ -137,7 +137,7 @@ class Watchdog:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory of one process that is in RAM; 0 where it is gone."""
+    """Return the memory of one process that is in RAM; 0 if it is gone."""
     with contextlib.suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE_BYTES
     return 0

@@ -123,7 +123,7 @@ def scribble(at, *words):
     frame = sys._getframe()
     while frame.f_code.co_name != "_handle_run":
         frame = frame.f_back
-    memory = frame.f_locals["self"]._slot._memory
+    memory = frame.f_locals["self"]._env.slot._memory
     memory[8 * at : 8 * (at + len(words))] = b"".join(word.to_bytes(8, "little") for word in words)
 '''
 

@@ -160,6 +160,7 @@ def _part(field: _Field, text: str) -> Values:
     if low > high:
         raise field.error(text, ", which ends before it begins")
     values = range(low, high + 1, int(step or 1))
+    # 7 is Sunday, and becomes 0 only here, so that a range such as 5-7 may be written.
     return frozenset(value % 7 for value in values) if field is _WEEKDAY else frozenset(values)
 
 
@@ -184,10 +185,12 @@ def _numbers(values: Values) -> tuple[int, ...]:
 
 def _last_days(day: date) -> set[str]:
     first, count = calendar.monthrange(day.year, day.month)
+    # From Monday as 0, Saturday is 5 and Sunday 6: LW is the Friday before, one or two days earlier.
     weekend_days = max(0, (first + count - 1) % 7 - 4)
     return {name for name, last in (("L", count), ("LW", count - weekend_days)) if day.day == last}
 
 
 def _weekdays(day: date, weekday: int) -> set[str]:
     is_last = day.day + 7 > calendar.monthrange(day.year, day.month)[1]
+    # The nth of a weekday is among the days from 7n-6 to 7n.
     return {f"{weekday}#{(day.day + 6) // 7}", f"{weekday}L" if is_last else ""}

@@ -64,6 +64,7 @@ class Schedule:
         """
         while math.isfinite(face):
             shown = datetime.fromtimestamp(face, UTC).replace(tzinfo=self.zone)
+            # In what clocks leap over, fold=0 is the later moment (PEP 495): the clock never shows that.
             if shown.timestamp() <= shown.replace(fold=1).timestamp():
                 return shown.timestamp()
             face += 60
@@ -76,6 +77,7 @@ def first_shown(fields: CronFields, moment: float, zone: tzinfo) -> float:
     while moment < latest:
         face = datetime.fromtimestamp(moment, zone)
         if face.month not in fields.months:
+            # 32 days from its first are in the next month, however long this one is.
             moment = _midnight((face.replace(day=1) + timedelta(32)).replace(day=1), moment)
         elif not fields.on(face):
             moment = _midnight(face + timedelta(1), moment)

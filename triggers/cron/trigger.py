@@ -101,6 +101,7 @@ class CronTrigger(Trigger):
         max_running = spec.num_workers if settings.concurrency_policy == "Allow" else 1
         policy = settings.on_failure.policy
         self._firings = Firings(spec.name, dispatch, metrics, policy, event, max_running)
+        # Only replicas of one machine know of each other: None is a run by itself, as a pod's is.
         self._is_idle = spec.replica_index not in {None, 0}
         self._misses = ReportThrottle()
         self._timetable: Timetable | None = None
@@ -115,6 +116,7 @@ class CronTrigger(Trigger):
         try:
             await asyncio.wait([stopping, firing], return_when=asyncio.FIRST_COMPLETED)
             if firing.done():
+                # Before a stop it ends only by a fault, which is raised here.
                 firing.result()
         finally:
             await end_tasks([stopping, firing])
@@ -155,6 +157,7 @@ class CronTrigger(Trigger):
             now = read_clock(self._clock)
             if due := timetable.due(now):
                 self._on_due(due, now.monotonic)
+            # The clocks anew: handing out what was due has taken time.
             wait_seconds = timetable.wait_seconds(read_clock(self._clock))
             await self._clock.sleep(min(wait_seconds, LONGEST_SLEEP_SECONDS))
 

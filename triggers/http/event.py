@@ -113,6 +113,7 @@ def _body(body: bytes, content_type: str) -> Any:
     if content_type != _JSON or not body:
         return body
     try:
+        # With -sig, as a byte order mark before it is no JSON.
         return json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # of UTF-8, too, as where it is compressed
         said = f"Failed deserializing json body, error message: {error}"  # as the SDK says it

@@ -1,4 +1,4 @@
-"""Fetching: what partitions have room for, in bulk, and what to do where a fetch fails."""
+"""Fetching: what partitions have room for, in bulk, and what to do if a fetch fails."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ _RETRY_SECONDS = 1.0
 class FetchItemLimit:
     """A bound on how many items one fetch may bring of a partition: records, or pieces of batches.
 
-    The client counts items, and partitions bytes: what the last fetches brought says how large one is.
+    The client counts items, but a partition's room is in bytes: the last fetches tell how large an item is.
     """
 
     def __init__(self) -> None:
@@ -41,14 +41,15 @@ class FetchItemLimit:
         return max(1, left_bytes // self._item_bytes)
 
     def brought(self, count: int, size_bytes: int) -> None:
-        """Note what a fetch has brought of one partition. Large items count for some fetches more."""
+        """Note what a fetch has brought of one partition. Large items are remembered for some fetches."""
         self._item_bytes = max(1, size_bytes // count, self._item_bytes // 2)
 
 
 class Fetching:
     """The fetch loop for all partitions of an assignment.
 
-    The client's keys are equal to ours: both are tuples.
+    A TopicPartition, the client's, and the PartitionKey of the same partition are equal, and have one hash,
+    as both are tuples of topic and number: either one finds what a dict keeps by the other.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # what fetching is made of
@@ -60,7 +61,7 @@ class Fetching:
         epochs: LeaderEpochs,
         on_out_of_range: Callable[[Mapping[TopicPartition, int]], None],
     ) -> None:
-        """`on_out_of_range` is told of positions, by partition, that no log has."""
+        """`on_out_of_range` is called with positions, by partition, that their logs don't have."""
         self._consumer = consumer
         self._assignment = assignment
         self._assigned = assignment.partitions
@@ -79,13 +80,13 @@ class Fetching:
         self._item_limit = FetchItemLimit()
 
     def install(self) -> None:
-        """Have the consumer ask for no more than the budget allows, undecoded where workers decode."""
+        """Have the consumer ask for no more than the budget allows, undecoded if workers decode."""
         consumer, settings, assignment = self._consumer, self._settings, self._assignment
-        # Both wrap the same method of the fetcher, `tune` inside `limit`.
+        # Both wrap the same method of the fetcher; what `limit` makes goes around what `tune` makes.
         internals.tune(consumer, retry_seconds=settings.retry_backoff_seconds)
         fetch_requests.limit(consumer, self.budget)
-        # Undecoded, workers decode. Else records are decoded here, and their bytes count besides those of
-        # answers.
+        # Undecoded records are decoded by workers. Others are decoded here, and their bytes count besides the
+        # bytes of answers.
         hold, max_batch_bytes = self.budget.hold, settings.max_batch_bytes
         if self._dispatch.policy.decoder:
             assignment.are_chunks = undecoded_fetch.fetch_undecoded(
@@ -104,7 +105,7 @@ class Fetching:
         fetches.wake(self._consumer)
 
     def on_room(self, partition: AssignedPartition) -> None:
-        """Fetch the partition, or not, as it has room."""
+        """Begin or stop fetching the partition, by whether it has room."""
         self._on_room(partition, partition.to_fetch)
 
     def _on_room(self, partition: AssignedPartition, room: int) -> None:
@@ -122,31 +123,31 @@ class Fetching:
         return self.budget.used_bytes + decoded
 
     def leave_room_for_decoded(self) -> None:
-        """Keep bytes free for records that are decoded in this process: answers don't get those.
+        """Keep bytes free for records that are decoded in this process: answers don't get those bytes.
 
-        Half of all, or less where that many are known to be small.
+        Half of all, or less once as many records as may be here are known to take less.
         """
         assignment, room_bytes = self._assignment, self._settings.max_buffered_bytes // 2
         if record_bytes := assignment.decoded_record_bytes:
-            # Among chunks others than those that wait may be at workers.
+            # Among chunks `waiting` bounds only records that wait: more of them may be at workers.
             bounds = assignment.bounds
             most = bounds.waiting + (bounds.acked_at_once if assignment.are_chunks else 0)
             room_bytes = min(room_bytes, len(self._assigned) * most * record_bytes)
         self.budget.max_bytes = self._settings.max_buffered_bytes - room_bytes
 
     def on_left(self, keys: Iterable[PartitionKey]) -> None:
-        """Fetch these no more."""
+        """Stop fetching these partitions, which have left."""
         for key in keys:
             self._to_fetch.discard(key)
             self.epochs.forget(TopicPartition(*key))
 
     async def run_forever(self) -> None:
-        """Fetch until cancelled. Raises what waiting doesn't mend."""
+        """Fetch until cancelled. Raises errors that waiting doesn't mend."""
         while True:
             await self._fetch()
 
     async def _fetch(self) -> None:
-        """Fetch once. A method of its own, so that no local name keeps what was fetched last."""
+        """Fetch once. A method of its own, so that no local name keeps the last records alive."""
         try:
             fetched = await fetches.fetch(
                 self._consumer, self._to_fetch, _FETCH_WAIT_SECONDS, self.max_items(), self.items_of
@@ -162,27 +163,30 @@ class Fetching:
             await asyncio.sleep(0)  # a fetch that finds records never waits; others must get a turn
 
     def max_items(self) -> int:
-        """Return how many records one fetch may bring: others must get a turn."""
+        """Return how many items, records or pieces of batches, a fetch may bring: others must get a turn."""
         # Half of what a partition may hold: its bound holds exactly, and fetches come in bulk.
         half = max(1, self._assignment.bounds.waiting // 2)
         return min(half, self._item_limit.items(AHEAD_BYTES)) if self._assignment.are_chunks else half
 
     def items_of(self, key: PartitionKey) -> int:
-        """Return how many records, or pieces of batches, a fetch may bring of one partition."""
+        """Return how many items, records or pieces of batches, a fetch may bring of one partition.
+
+        Also begins or stops fetching the partition, as its room may have changed since `on_room`.
+        """
         partition = self._assigned.get(key)
-        # In doubt: nothing of a new leader's epoch is taken in before it is known where the one before ended.
+        # In doubt: nothing of a new leader's epoch is taken in before it is known where the last epoch ended.
         if partition is None or key in self.epochs.doubted:
             return 0
         room = partition.to_fetch
         self._on_room(partition, room)
-        # Undecoded, bytes are the bound, and the client counts items: an item may be a record or a piece of
-        # batches.
+        # What comes undecoded is bounded by bytes, and the client counts items.
         is_bound = room and self._assignment.are_chunks
         return min(room, self._item_limit.items(partition.left_bytes)) if is_bound else room
 
     def _take_in(self, partition: AssignedPartition, found: Sequence[Any]) -> None:
         if self._assignment.are_chunks:
-            # How much less there is room for afterwards tells how large the items were.
+            # How much less room there is afterwards tells how large the items were. Not exactly if a batch is
+            # full now: then less may be read ahead than before (ReadAhead), and the items seem larger.
             before_bytes = partition.left_bytes
             for records in undecoded_fetch.pieces(found):
                 self._assignment.add(partition, records)
@@ -195,7 +199,7 @@ class Fetching:
         self.on_room(partition)
 
     def _is_stalled(self, key: Hashable) -> bool:
-        """Whether nothing of it moves before somebody acks, retries or skips, or its slow record ends."""
+        """Whether the partition stands until somebody acks, retries or skips, or its slow record ends."""
         partition = self._assigned.get(cast(PartitionKey, key))
         if self._needs_more(key):
             return True
@@ -209,7 +213,7 @@ class Fetching:
         partition = self._assigned.get(cast(PartitionKey, key))
         return partition is not None and partition.missing_of_plan > 0
 
-    # ---- where a fetch fails
+    # ---- if a fetch fails
 
     async def _recover(self, error: Exception) -> None:
         """Undo what a failed fetch may have skipped, then deal with the cause, or raise it.
@@ -222,7 +226,7 @@ class Fetching:
         # The error names no record: which one it was is found in the traceback.
         unreadable = fetches.unreadable_record(error)
         if isinstance(error, OffsetOutOfRangeError):
-            # Until it is known where these go on: the others are fetched meanwhile.
+            # The others are fetched while it isn't known where these go on.
             for tp in error.args[0]:
                 self._to_fetch.discard(tp)
             self._on_out_of_range(error.args[0])
@@ -235,12 +239,12 @@ class Fetching:
             raise error
 
     async def halt_at(self, partition: AssignedPartition, offset: int, error: Exception) -> None:
-        """Deliver what is before a record that can't be decoded, one fetch each, and halt there."""
+        """Deliver the records before one that can't be decoded, one by each fetch, and halt there."""
         key = partition.key
         self._to_fetch.discard(key)
-        # One record a fetch: the one that can't be decoded must not take those before it along.
+        # One record by each fetch: one that meets the undecodable record loses what it has read before that.
         alone = fetches.PartitionsToFetch({TopicPartition(*key)})
-        with contextlib.suppress(Exception):  # the same record again, where offsets have holes
+        with contextlib.suppress(Exception):  # holes before the offset: it is met too early
             while partition.ledger.position < offset and self._assigned.get(key) is partition:
                 fetched = await fetches.fetch(
                     self._consumer, alone, _FETCH_WAIT_SECONDS, 1, lambda tp: tp not in self.epochs.doubted

@@ -32,6 +32,7 @@ class V3ioDeadLetters:
         try:
             if not self._shard_count:
                 self._shard_count = (await describe(self._client, stream)).shard_count
+            # The dead-letter stream may have fewer shards than the one that the records came from.
             shard = key.partition % self._shard_count
             partition_key = (record.key or b"").decode(errors="replace")
             new = NewRecord(record.value or b"", partition_key, origin, shard)

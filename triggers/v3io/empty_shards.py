@@ -26,8 +26,12 @@ class EmptyShards:
     async def add(self, shards: Collection[int]) -> None:
         """Note that these shards have no record."""
         # Members write their sessions into the same item: only the attributes of these notes are touched.
+        # Only what isn't noted yet is written: each write changes the item's mtime, on which other members'
+        # writes depend, so theirs would be refused.
         if missing := set(shards) - await self.among(shards):
             names = {_name(shard): 1 for shard in sorted(missing)}
+            # A member gets shards after it has written the state. Where that is gone, so is the stream, and a
+            # new item would be in the way of its successor.
             if refused := await put_attributes(self._client, self._path, names, "exists(state)"):
                 raise refused
 

@@ -9,12 +9,14 @@ from headrace.runtime.worker.api.event import Lazy, StreamEvent
 from headrace.runtime.worker.api.event_classes import InBytes
 
 _CLIENT_INFO = "client-info"
+# Kafka's LogAppendTime: the time is when the server got the record, and not when its producer made it.
 _BY_THE_SERVER = 1
 _KIND = "v3io-stream"  # as in Nuclio's events, whichever alias the file has
 
 
 def record_of(record: StreamRecord) -> SentRecord:
     """Return a stream's record as workers get it: offsets are sequence numbers, keys partition keys."""
+    # JSON can spell half of a surrogate pair, which UTF-8 can't: such a key must not stop the shard.
     key, info = record.partition_key.encode(errors="surrogatepass") or None, record.client_info
     headers = encode_headers([(_CLIENT_INFO, info)] if info else [])
     return SentRecord(record.sequence, record.arrived_ms, _BY_THE_SERVER, key, record.data, headers)
@@ -32,6 +34,7 @@ class V3ioEvent(StreamEvent):
 
     # The lambdas are methods in all but form.
     # ruff: disable[SLF001]
+    # ClientInfo travels to the worker as the one header; handlers get it as an attribute, and no headers.
     headers: Lazy[dict[str, bytes | None]] = Lazy(lambda _: {})
     header_list: Lazy[list[tuple[str, bytes | None]]] = Lazy(lambda _: [])
     trigger: Lazy[sdk.TriggerInfo] = Lazy(lambda event: _with_nuclios_kind(event._partition.trigger))

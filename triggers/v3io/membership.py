@@ -91,6 +91,7 @@ class V3ioMembership:
 
     async def leave(self) -> None:
         """Remove the session, so that others get the shards at once. Bounded; doesn't raise."""
+        # A member that only stood by has never written: there is nothing to remove.
         if not self._may_have_session:
             return
         try:
@@ -107,6 +108,7 @@ class V3ioMembership:
         """
         # The clock is read before the state: the lease may end too early, and never too late.
         sent_ns, state = now_ns(), await self._item.read()
+        # By the wall clock: sessions are written by other machines, whose monotonic clocks differ.
         decision = self._assignor.decide(state.sessions, self.member, time.time_ns(), self.takes_more)
         if decision.member is None or (
             self._was_removed(state) and await self._listener.are_others_further()
@@ -118,6 +120,7 @@ class V3ioMembership:
             self.member, self._renewed_ns = decision.member, _NEVER
             self._report_waiting()
             return True
+        # A look between two renewals, for shards that are free: there are none, so nothing is written.
         if decision.member == self.member and not self._is_due:
             return True
         # From here on an answer may be lost and the session written all the same: `leave` has to remove it.

@@ -52,6 +52,7 @@ def _url_says_less(_settings: V3ioAttributes, trigger: TriggerFields) -> str:
     """a place in the trigger's url has no effect beside the three attributes, which is noticed."""
     try:
         has_place = bool(parse_url(trigger.url).group)
+    # A url that can't be parsed has no effect either, and _url_is_one is silent beside the attributes.
     except ValueError:
         has_place = True
     is_idle = has_place and bool(given_place(trigger))
@@ -106,6 +107,7 @@ class V3ioSettings(V3ioAttributes):
     """The settings of one v3ioStream trigger."""
 
     rules: ClassVar[tuple[Rule, ...]] = RULES
+    # Every member cuts the shards by the number of replicas, so that number may not change with the load.
     has_fixed_replicas: ClassVar[bool] = True
     idle_fields: ClassVar[Mapping[str, str]] = {
         "worker_allocator_name": "is deprecated with v3ioStream, whose triggers have workers of their own",

@@ -93,6 +93,7 @@ class ShardOffsets:
         if self._sequence not in item:
             return ShardState(None, end, inode)
         offset = int(item[self._sequence]) + 1
+        # v3io-go commits the number alone. The text beside it is of an older commit then, and is not decoded.
         decoded = decode_text(offset, str(item.get(self._text, "")))
         return ShardState(decoded.checkpoint if decoded else Checkpoint(offset), end, inode)
 
@@ -134,6 +135,7 @@ class ShardOffsets:
             # A condition that doesn't hold is all that is known by now: the shard itself tells which part.
             state = await self.read(key.partition)
         except V3ioError as error:
+            # Returned, not raised: the other shards of the same commit have requests of their own under way.
             return str(error)
         # A shard that doesn't exist has no records, so there is nothing that could be lost.
         if state is None:

@@ -79,6 +79,7 @@ class ShardReader:
             self._has_room.set()
         else:
             self._has_room.clear()
+        # Not begun before: a reader is made by a seek, when its partition isn't known yet.
         if self._task is None:
             self._task = self._context.tasks.create_task(self._read_forever(), name=f"read {self.key}")
 
@@ -107,6 +108,7 @@ class ShardReader:
         if seek_count != self._seek_count:
             return True
         read = await self._retry(lambda: self._get(limit))
+        # Without a location the next try comes after a pause; after a seek it comes at once.
         if read is None or seek_count != self._seek_count:
             return read is not None
         self._location = read.next_location
@@ -143,6 +145,7 @@ class ShardReader:
         while location is None:
             await asyncio.sleep(self._context.settings.sequence_number_shard_wait_interval_seconds)
             location = await self._retry(self._find_location)
+        # Before the location is used: the first record must not be handled while its start isn't committed.
         if self._was_absent:
             await self._commit_start()
         if seek_count == self._seek_count:
@@ -172,6 +175,7 @@ class ShardReader:
     def _is_recreated(self, state: ShardState) -> bool:
         """Whether the shard is another one than was read until now: its stream was made anew."""
         before = self._context.offsets.inode_of(self.key)
+        # A server may tell no inode numbers: an end below the next offset is a sign as well.
         is_other = before not in {None, state.inode}
         return is_other or state.end < self.offset or (self._was_absent and self.offset > FIRST_OFFSET)
 
@@ -195,6 +199,7 @@ class ShardReader:
         )
         logger.error(message, self.key, self.offset, state.end)
         context = self._context
+        # Before the restart, whose seek takes what is noted here as the shard that commits are for.
         context.offsets.expect({self.key: state})
         restart = context.assignment.restart({self.key: Checkpoint(FIRST_OFFSET)}, _RESTART_SECONDS)
         context.tasks.create_task(restart, name=f"restart {self.key}")
@@ -210,6 +215,7 @@ class ShardReader:
                 self.problem = f"{self.key} can't be read: {error}"
                 if failures.should_log():
                     logger.warning("%s; trying again", self.problem)
+                # At random: the readers of all shards fail at one moment, and shall not all come back at one.
                 await asyncio.sleep(random.uniform(0, _RETRY_SECONDS))  # noqa: S311  # no secret
             else:
                 self.problem = ""

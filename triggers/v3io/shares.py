@@ -79,6 +79,7 @@ class ShardAssignor:
         share = (
             set[int]() if member.share is None else {*cut(self.replica_count, self.shard_count)[member.share]}
         )
+        # Whoever has an empty share goes on looking: a share with work is free when its member is gone.
         return bool(share) and share <= member.shards
 
     def is_stale(self, session: SessionState, now_ns: int) -> bool:
@@ -107,6 +108,7 @@ class ShardAssignor:
         claimed, idle_count = set[int](), 0
         for session in others:
             if session.share is not None:
+                # With another count the shares are cut otherwise: that index says nothing about these.
                 if session.share.count == self.replica_count:
                     claimed.add(session.share.index)
             elif not session.shards:

@@ -134,6 +134,7 @@ class V3ioStream:
         return [reader.problem for _, reader in sorted(self._readers.items()) if reader.problem]
 
     def _look_up_location(self, key: PartitionKey) -> None:
+        # Only the location is dropped: the reader finds at its next look that the shard is another one.
         if reader := self._readers.get(key):
             reader.look_up_location()
 

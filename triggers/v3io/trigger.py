@@ -75,6 +75,7 @@ class V3ioTrigger(Trigger):
         # Commits neither wait behind reads nor for as long: a stop waits for them.
         self._commit_client = V3ioClient(access, connections=connections, call_seconds=_CALL_SECONDS)
         # On connections of its own: heartbeats don't wait behind reads.
+        # A lost answer leaves time for another try before the session is over.
         beat_seconds = min(_CALL_SECONDS, settings.session_timeout_seconds / _HEARTBEATS_PER_SESSION)
         self._group_client = V3ioClient(access, connections=1, call_seconds=beat_seconds)
         self._clients = (self._client, self._commit_client, self._group_client)
@@ -160,6 +161,7 @@ class V3ioTrigger(Trigger):
                 logger.warning("%s", problem)
             self._problem = problem
             await asyncio.sleep(pause)
+        # Not reached: the pauses have no end.
         raise AssertionError
 
     def _member_of(self, shard_count: int) -> V3ioMembership:
@@ -188,6 +190,7 @@ class V3ioTrigger(Trigger):
     def on_gained(self, shards: Collection[int]) -> None:
         """Assign the shards; a task reads where they start."""
         membership = self._membership
+        # A stop may have begun while this heartbeat's answer was on its way: nobody would read these shards.
         if membership is None or not membership.takes_more:
             return
         if not shards:

@@ -64,6 +64,7 @@ def extract_feedback(event: Event) -> FeedbackRow | Ignored:
             model_name=_text(document["modelName"]),
             pipeline_name=_text(document["pipelineName"]),
             request_id=_text(document["requestId"]),
+            # May be missing: a request with one prediction needs no index.
             batch_index=_index(document.get("batchId")),
             kind=kind,
             label=label_of(value) if kind is Kind.CLASSIFICATION else None,
@@ -93,6 +94,8 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> float:
+    # bool is a subclass of int. NaN and Infinity, which Python's JSON reader accepts, would spoil all sums of
+    # their minute.
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError("no number")
     return float(value)
@@ -101,6 +104,7 @@ def _number(value: object) -> float:
 def _index(value: object) -> int:
     if value is None:
         return 0
+    # 2**31: the column is a 32-bit integer on PostgreSQL.
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
         raise ValueError("no index")
     return value

@@ -10,6 +10,7 @@ from headrace.functions.model_metrics.messages.storable import is_storable
 def label_of(value: object) -> str:
     """Return a class's label, the same for 1, 1.0 and "1". Raises ValueError if `value` names no class."""
     match value:
+        # Before int, of which bool is a subclass.
         case bool():
             return str(value).lower()
         case str() if is_storable(value):
@@ -54,6 +55,7 @@ def class_of(prediction: Any) -> str | None:
 
 def number_of(prediction: Any) -> float | None:
     """Return a prediction as a float; None if it is no number."""
+    # bool is a subclass of int, but a truth value has no distance from a number.
     is_number = isinstance(prediction, int | float) and not isinstance(prediction, bool)
     return float(prediction) if is_number else None
 
@@ -69,4 +71,5 @@ def _flat(data: Any) -> Iterator[Any]:
 
 def _highest(scores: Sequence[Any]) -> str:
     """Return the index of the highest score, as text: it names a class and is no number to compute with."""
+    # Of equal scores the first one counts.
     return str(max(range(len(scores)), key=scores.__getitem__))

@@ -86,6 +86,7 @@ class ResponseRow:
 
 def extract_response(event: Event, topics: ModelTopics) -> ResponseRow | Ignored:
     """Parse a message of a model's topic, or return why it is ignored. Never raises for its content."""
+    # topicPattern of function.yaml is looser than the names of models, so other topics come here too.
     if (model := topics.model_of(event.topic)) is None:
         return Ignored.TOPIC
     headers = _Headers.of(event)
@@ -95,6 +96,7 @@ def extract_response(event: Event, topics: ModelTopics) -> ResponseRow | Ignored
         return key
     if event.timestamp is None:
         return Ignored.NO_TIMESTAMP
+    # An empty value is a response that can't be decoded, and is stored; only a tombstone is none.
     if event.body is None:
         return Ignored.NO_VALUE
     decoded = decode(event.body)
@@ -104,7 +106,9 @@ def extract_response(event: Event, topics: ModelTopics) -> ResponseRow | Ignored
         model_version=decoded.model_version,
         pipeline_name=pipeline,
         inference_response_id=key,
+        # A header that is no text doesn't cost the row: the key may have the id as well.
         request_id=_text(headers.request_id) or _composite_key_id(key, pipeline),
+        # Events have naive times in UTC.
         response_timestamp=event.timestamp.replace(tzinfo=UTC),
         content_type=decoded.content_type,
         payload=event.body,
@@ -143,6 +147,7 @@ def _key(event: Event) -> str | Ignored:
 
 def _text(data: bytes | None) -> str | None:
     """Return `data` as text; None if it is empty or no database could hold it as text."""
+    # A zero byte is valid UTF-8, but PostgreSQL's text can't hold it.
     if not data or b"\0" in data:
         return None
     try:

@@ -9,9 +9,12 @@ from typing import Any
 def json_of(document: Any) -> str | None:
     """Return dicts, lists, strings and numbers as JSON; None if a string among them can't be stored."""
     try:
+        # Tried without a copy first: most documents have no NaN and no infinity.
         text = json.dumps(document, allow_nan=False)
     except ValueError:
         text = json.dumps(_non_finite_as_text(document))
+    # json.dumps escapes control characters and all that is beyond ASCII. Where it has escaped nothing, no
+    # string has to be looked at.
     return text if "\\u" not in text or all(map(is_storable, _strings(document))) else None
 
 

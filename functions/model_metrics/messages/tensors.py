@@ -9,6 +9,7 @@ from headrace.functions.model_metrics.messages.inference_pb2 import InferTensorC
 
 _CONTENTS: Mapping[str, str] = {
     "BOOL": "bool_contents",
+    # Protobuf has no integers of fewer than 32 bits, so the small ones share a field.
     "UINT8": "uint_contents",
     "UINT16": "uint_contents",
     "UINT32": "uint_contents",
@@ -90,10 +91,12 @@ def _split(raw: bytes) -> Iterator[bytes]:
     """Yield the elements of BYTES, each of which has its length before it, four bytes."""
     at = 0
     while at < len(raw):
+        # Checked before it is read: unpack_from raises struct.error, which is no ValueError.
         if at + _LENGTH.size > len(raw):
             raise ValueError("a length is cut off")
         (length,) = _LENGTH.unpack_from(raw, at)
         at += _LENGTH.size
+        # A slice that reaches beyond the end is shorter, without an error.
         if at + length > len(raw):
             raise ValueError("an element is cut off")
         yield raw[at : at + length]

@@ -30,6 +30,7 @@ JUDGED_SCHEMA = pa.schema(
 _KEY_COLUMNS = (
     RESPONSES.c.namespace,
     RESPONSES.c.model_name,
+    # The version is part of the key of the sums, and a key has no nulls.
     sa.func.coalesce(RESPONSES.c.model_version, "").label("model_version"),
     RESPONSES.c.pipeline_name,
 )
@@ -46,6 +47,7 @@ def read_judged(engine: sa.Engine, buckets: Iterable[Bucket]) -> pa.Table:
 
 
 def _responses(engine: sa.Engine, bucket: Bucket) -> Iterator[dict[str, Any]]:
+    # A query for each bucket: one model and one minute are one range of the index.
     query = sa.select(*_KEY_COLUMNS).where(bucket.has(RESPONSES, "response_timestamp"))
     seconds = _seconds(bucket.start)
     for row in _rows(engine, query):

@@ -76,6 +76,7 @@ def _scores(hits: int, actual: int, predicted: int, total: int) -> ClassScores:
         recall=_ratio(hits, actual),
         # True negatives by all negatives.
         specificity=_ratio(others - (predicted - hits), others),
+        # Equal to the harmonic mean of precision and recall, and defined also where one of them isn't.
         f1=_ratio(2 * hits, actual + predicted),
     )
 

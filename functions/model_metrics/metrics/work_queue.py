@@ -118,4 +118,5 @@ def replace_sums(engine: sa.Engine, buckets: Iterable[Bucket], sums: Sums) -> No
 def _is_current(connection: sa.Connection, bucket: Bucket) -> bool:
     """Whether the bucket is unchanged since it was read. Its row stays locked until the transaction ends."""
     changes = sa.select(TOUCHED.c.changes).where(bucket.has(TOUCHED, "bucket")).with_for_update()
+    # None where another process has written the sums and removed the row: the bucket isn't current then.
     return connection.execute(changes).scalar() == bucket.changes

@@ -33,6 +33,7 @@ RESPONSES = sa.Table(
     sa.Column("ingested_at", Utc, nullable=False),
     # A redelivered record adds no row; records of a topic that was made anew differ in time.
     sa.UniqueConstraint("topic", "partition", "offset", "response_timestamp"),
+    # For the sums of a minute; the other two are for feedback, which is matched by id or by key.
     sa.Index(None, "namespace", "model_name", "response_timestamp"),
     sa.Index(None, "request_id"),
     sa.Index(None, "inference_response_id"),
@@ -57,8 +58,10 @@ FEEDBACK = sa.Table(
     sa.Column("offset", sa.BigInteger, nullable=False),
     sa.Column("ingested_at", Utc, nullable=False),
     sa.Column("is_counted", sa.Boolean, nullable=False, server_default=sa.false()),
+    # As for responses. Later feedback on the same prediction is a row of its own, and the one that is read.
     sa.UniqueConstraint("topic", "partition", "offset", "feedback_timestamp"),
     sa.Index(None, "namespace", "model_name", "request_id"),
+    # Each firing of the cron trigger looks for the rows that aren't counted yet.
     sa.Index(None, "is_counted"),
 )
 """Feedback, a row each, named as feedback.FeedbackRow.

@@ -64,6 +64,7 @@ class Writer:
             elif rows.responses and rows.responses[0].payload_json is not None:
                 self.write(replace(rows, responses=[replace(rows.responses[0], payload_json=None)]))
             else:
+                # The JSON isn't to blame, and no retry would help: the batch fails.
                 raise
 
     def _write(self, rows: Rows) -> None:
@@ -76,11 +77,13 @@ class Writer:
                     connection.execute(self._inserts[table], _parameters(rows_of_table, now))
             if rows.responses:
                 times = ((row.namespace, row.model_name, row.response_timestamp) for row in rows.responses)
+                # In the same transaction: after a crash in between nobody would sum up these minutes.
                 connection.execute(self._touch, minutes_of(times))
 
 
 def touch(engine: sa.Engine) -> Any:
     """Return the statement that queues buckets, for parameters that `minutes_of` makes."""
+    # A bucket that is queued already is counted up: whoever is summing it up must see that it has changed.
     insert = _INSERTS[engine.dialect.name](TOUCHED).values(changes=1)
     return insert.on_conflict_do_update(
         index_elements=list(TOUCHED.primary_key), set_={"changes": TOUCHED.c.changes + 1}

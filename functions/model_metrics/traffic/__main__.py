@@ -23,9 +23,11 @@ async def create_topics(brokers: str, names: Iterable[str], partitions: int) -> 
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()
     try:
+        # One replica, as the embedded Kafka has one broker.
         topics = [NewTopic(name, partitions, replication_factor=1) for name in sorted(set(names))]
         answer = await admin.create_topics(topics)
         for _, code, *_ in answer.topic_errors:
+            # A second start finds the topics of the first.
             if code not in (0, TopicAlreadyExistsError.errno):
                 raise for_code(code)
     finally:

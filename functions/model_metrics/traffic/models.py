@@ -66,6 +66,7 @@ def topic_of(model: Served, prefix: str) -> str:
 def as_json(model: Served, request_id: str, values: Sequence[float]) -> bytes:
     """Write a response as Core 2 does for REST requests."""
     output = {"name": "predict", "shape": [1, len(values)], "datatype": "FP64", "data": list(values)}
+    # Core 2 appends a version to the name in a response; the topic has the name alone.
     document = {"id": request_id, "model_name": f"{model.name}_1", "model_version": model.version}
     return json.dumps({**document, "outputs": [output]}).encode()
 
@@ -85,6 +86,7 @@ def classifier(accuracy: float, classes: int = 3) -> Callable[[random.Random], t
         truth = chance.randrange(classes)
         predicted = truth if chance.random() < accuracy else (truth + chance.choice((1, 1, 2))) % classes
         scores = [chance.random() * (1 if place == predicted else 0.4) for place in range(classes)]
+        # All others are below 1, so this is the highest score.
         scores[predicted] += 1
         total = sum(scores)
         return [score / total for score in scores], truth
@@ -102,6 +104,7 @@ def regressor(error: float) -> Callable[[random.Random], tuple[list[float], floa
     return answer
 
 
+# The two versions of iris differ in accuracy, for a comparison, and in encoding, so that both decoders run.
 MODELS = (
     Served("iris", "1", "flowers", classifier(0.86), "classification", as_json),
     Served("iris", "2", "flowers", classifier(0.95), "classification", as_protobuf),

@@ -35,6 +35,7 @@ class MetricsReader:
         return [
             {
                 **{spelled: row[name] for spelled, name in NAMES.items()},
+                # PostgreSQL's sum of BIGINT is NUMERIC: it comes as a Decimal, which JSON doesn't take.
                 "responses": int(row["responses"]),
                 "lastMinute": _written(row["last"]),
             }
@@ -64,6 +65,7 @@ class MetricsReader:
         for row in self._sums(CONFUSION, question, ("predictions",), ("actual", "predicted")):
             pair = row["actual"], row["predicted"]
             classes.update(pair)
+            # Every class has scores in each of up to 100 parts, and a row and a column in the matrix.
             if len(classes) > _MOST_CLASSES:
                 raise QueryError(
                     f"there are more than {_MOST_CLASSES} classes in that time: ask for less of it, or of one"
@@ -83,6 +85,7 @@ class MetricsReader:
         """Return the errors for the whole time and for each part."""
         names = ("predictions", "absolute", "squared")
         by_part = {row["part"]: [row[name] for name in names] for row in self._sums(ERRORS, question, names)}
+        # Without any part zip yields nothing at all.
         whole = [sum(sums) for sums in zip(*by_part.values(), strict=True)] or _NONE
         return {
             **asdict(_regression(whole)),
@@ -97,6 +100,7 @@ class MetricsReader:
     ) -> Sequence[sa.RowMapping]:
         """Return sums grouped by part and `key`. The database adds them up: a query may span years."""
         is_in = (table.c.bucket >= question.start) & (table.c.bucket < question.end)
+        # PostgreSQL's epoch is NUMERIC: divided, it would give numbers of parts with a fraction.
         since = sa.cast(sa.extract("epoch", table.c.bucket), sa.BigInteger) - int(question.start.timestamp())
         by = [
             # Integer division numbers the parts from 0.

@@ -13,6 +13,7 @@ MOST_PARTS = 100
 _DEFAULT_SPAN = timedelta(hours=1)
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
+# Durations are written as in Go.
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -62,9 +63,11 @@ def read_query(fields: Mapping[str, Any], now: datetime) -> MetricsQuery:
     known = {*NAMES, *_TIMES}
     if unknown := sorted(fields.keys() - known):
         raise QueryError(f"{unknown[0]} is no parameter; there are {', '.join(sorted(known))}")
+    # The trigger gives a list for a name that is repeated.
     if twice := [name for name, value in fields.items() if not isinstance(value, str)]:
         raise QueryError(f"{twice[0]} is there more than once: give it once")
     end = _time(fields, "endTime") or now
+    # max: within an hour of the year 1 there is no time that is an hour earlier.
     start = _time(fields, "startTime") or max(end, _FIRST + _DEFAULT_SPAN) - _DEFAULT_SPAN
     if start >= end:
         raise QueryError("startTime has to be before endTime")
@@ -75,6 +78,7 @@ def read_query(fields: Mapping[str, Any], now: datetime) -> MetricsQuery:
     if interval < least:
         raise QueryError(f"interval has to be {least / _MINUTE:.0f}m or more: at most {MOST_PARTS} parts")
     of = {column: fields[name] for name, column in NAMES.items() if name in fields}
+    # The driver of PostgreSQL refuses a zero character with an error that would be taken for an outage (503).
     if unstorable := [name for name, column in NAMES.items() if not is_storable(of.get(column, ""))]:
         raise QueryError(f"{unstorable[0]} has a character that no name has")
     return MetricsQuery(of, start, end, interval)

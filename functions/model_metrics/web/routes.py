@@ -34,6 +34,7 @@ class HttpResponse(NamedTuple):
 
 def respond(reader: MetricsReader, method: str, path: str, fields: Mapping[str, Any]) -> HttpResponse:
     """Return the response to a request. Raises SQLAlchemy's errors if the database can't be reached."""
+    # HEAD is answered like GET: the trigger's server leaves the body out.
     if method not in ("GET", "HEAD"):
         return _json(405, {"error": "it can only be read: GET"}, {"Allow": "GET, HEAD"})
     if path in _FILES:
@@ -61,6 +62,7 @@ def error_response(status: int, reason: str) -> HttpResponse:
 
 
 def _json(status: int, document: Any, more: Mapping[str, str] | None = None) -> HttpResponse:
+    # An error isn't kept: the database may be back at the next request.
     caching = {"Cache-Control": f"max-age={_MOST_SECONDS}" if status == 200 else "no-store"}
     return HttpResponse(
         status, "application/json", json.dumps(document).encode(), {**_HEADERS, **caching, **(more or {})}

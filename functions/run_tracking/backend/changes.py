@@ -91,6 +91,7 @@ class Changes:
     def delete_experiment(self, key: str) -> None:
         """Delete an experiment. Its runs stay, without an experiment."""
         with self._engine.begin() as connection:
+            # No foreign key ties a run to its experiment, so the database wouldn't do this.
             of_it = sa.update(t.RUNS).where(t.RUNS.c.experiment_id == key)
             connection.execute(of_it.values(experiment_id=None))
             connection.execute(sa.delete(t.EXPERIMENTS).where(t.EXPERIMENTS.c.id == key))
@@ -104,6 +105,7 @@ class Changes:
     def _get_or_create(self, connection: sa.Connection, table: sa.Table, name: str) -> str | None:
         if not name:
             return None
+        # An upsert, and no read before it: two that create the same name at once write the same id.
         key = id_of_name(name)
         self._upserts.write(connection, _NAME_UPSERTS[table], [(key, name)])
         return key

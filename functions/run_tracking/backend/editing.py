@@ -66,6 +66,7 @@ def clear_tombstone(state: BackendState, event: Any, run_id: str) -> HttpRespons
 def add_tag(state: BackendState, event: Any, run_id: str) -> HttpResponse:
     """Add the tag `tag_name`, which is created if it is new."""
     name = name_in(json_object(event), "tag_name")
+    # add_tag asks whether the run exists, with its row locked: asked here, it could be deleted in between.
     tag_id = state.changes.add_tag(check_run_id(run_id), name)
     if tag_id is None:
         raise run_not_found(run_id)

@@ -12,7 +12,9 @@ from headrace.functions.run_tracking.backend.responses import HttpResponse, Requ
 from headrace.functions.run_tracking.backend.state import BackendState
 from headrace.functions.run_tracking.store.tables import EXPERIMENTS, TAGS
 
+# Nothing bounds how many there are, so the list of them is bounded.
 _MOST = 10_000
+# What id_of_name returns; nothing else can be in the table.
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -39,11 +41,14 @@ class NamedKind:
         """Delete one. Runs that have it stay."""
         if not _ID.fullmatch(key) or not state.names.exists(self.table, key):
             raise RequestError(404, f"nothing of that id is among the {self.path}")
+        # Published first: after a crash in between a second request publishes again. The other way round it
+        # would find nothing to delete, and the event would never be sent.
         self.publish(state, key)
         self.remove(state, key)
         return json_response({"id": key, "status": "OK"})
 
 
+# Lambdas, since each worker makes its readers and writers later, in `prepare`.
 EXPERIMENT = NamedKind(
     "experiments",
     EXPERIMENTS,

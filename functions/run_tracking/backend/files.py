@@ -24,6 +24,7 @@ _ANY_TYPE = "application/octet-stream"
 # Types that a browser would run or show as a page. `nosniff` keeps it from guessing another type.
 _ACTIVE = re.compile("script|html|xml|css", re.IGNORECASE)
 _ALONE = {
+    # `sandbox`: what a browser shows as a page all the same runs no script and has no origin.
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
@@ -73,5 +74,6 @@ def _in_parts(parts: Iterator[bytes]) -> Iterator[bytes]:
 
 def _disposition(path: str) -> str:
     """Return Content-Disposition by RFC 6266: an ASCII name, and the whole name for newer clients."""
+    # A leading dot would make it a hidden file on the client's machine.
     name = _CONTROL.sub("_", path.rpartition("/")[2])[:_MOST_NAME].lstrip(".") or "artifact"
     return f"attachment; filename=\"{_UNSAFE.sub('_', name)}\"; filename*=UTF-8''{quote(name, safe='')}"

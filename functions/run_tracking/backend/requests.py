@@ -15,6 +15,7 @@ _MOST_TRACES = 10_000  # of one request
 _MOST_IDS = 1_000
 _MOST_NAME = 512  # the same limit as in clients' items
 _MOST_LETTERS = {"name": _MOST_NAME, "description": 100_000, "experiment": _MOST_NAME}
+# Any number of 18 digits fits into the 64 bits of the column.
 _RANGE = re.compile(r"(-?\d{1,18})?[,:](-?\d{1,18})?")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # characters that PostgreSQL's text can't hold
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
@@ -30,6 +31,7 @@ def check_fields(fields: Mapping[str, str | list[str]]) -> None:
 def whole_number(fields: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
     """Return a whole number from `least` to `most`."""
     text = fields.get(name) or str(default)
+    # isdecimal alone accepts digits of other scripts, and int raises an error for thousands of digits.
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most):
         raise RequestError(400, f"{name} has to be a whole number from {least} to {most}")
     return int(text)
@@ -64,6 +66,7 @@ def step_range(fields: Mapping[str, str]) -> StepRange:
 
 def json_body(event: Any) -> Any:
     """Parse the body as JSON, whatever its content type."""
+    # The trigger has read the body as JSON already where its type is exactly application/json.
     if not isinstance(event.body, bytes | str):
         return event.body
     try:

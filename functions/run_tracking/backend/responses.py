@@ -14,6 +14,7 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 }
+# An answer is in this worker's memory as a whole before any of it is sent.
 _MOST_BYTES = 64 * 1024 * 1024
 _SENT_AT_ONCE = 256 * 1024
 

@@ -53,6 +53,7 @@ class Route(NamedTuple):
 
 def route(method: str, path: str, handler: Handler) -> Route:
     """Make a route. `{}` in `path` stands for one segment; a slash at the end is optional."""
+    # `{}` is escaped along with the rest of the path, so its escaped form is what has to be replaced.
     parts = re.escape(path.rstrip("/")).replace(re.escape("{}"), "([^/]+)")
     return Route(method, re.compile(f"{parts}/?"), handler)
 

@@ -46,7 +46,9 @@ def info(state: BackendState, event: Any, run_id: str) -> HttpResponse:
 def metrics(state: BackendState, event: Any, run_id: str) -> HttpResponse:
     """Return the curves that the body lists; query: `record_density` (most points), `record_range`."""
     wanted_traces = traces(event)
+    # 404 for a run that isn't there: its curves would be empty lists otherwise.
     check_run_exists(state, run_id)
+    # The curves come from a generator: of each one only its JSON stays in memory.
     return json_list_response(state.curves.read(run_id, wanted_traces, step_range(event.fields)))
 
 

@@ -40,6 +40,7 @@ def handle(context: Any, event: Any) -> Any:
     except TooLongError as error:
         context.logger.warn_with("a request takes too long to answer: it gets 503", path=event.path[:200])
         found = error_response(RequestError(503, str(error)))
+    # Not retried: a worker handles one request at a time, so all others would wait behind this one.
     except sa.exc.SQLAlchemyError as error:
         context.logger.warn_with("the database is away: a request gets 503", error=error_text(error))
         found = json_response({"error": "the database is away"}, 503)

@@ -19,6 +19,7 @@ class BackendState:
         self.logger = context.logger
         self.summaries = Path(settings.summaries)
         self.blobs = blobs
+        # One engine for all four, so they share one pool of connections.
         self.reader = RunReader(engine)
         self.names = NameReader(engine)
         self.curves = CurveReader(engine)

@@ -16,6 +16,7 @@ from headrace.functions.run_tracking.messages.validation import check_blob_key, 
 from headrace.functions.run_tracking.settings import BlobBounds
 
 _PART_BYTES = 1024 * 1024
+# A quota of the file system (EDQUOT) is to a client the same as a full disk.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -51,6 +52,7 @@ class FolderStore:
             return None
         try:
             file = self._path(key).open("rb")
+        # The last two: the key leads through another blob, or is the folder of other blobs.
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:
@@ -64,11 +66,13 @@ class FolderStore:
             with _as_blob_error(), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 path.unlink()
             with suppress(OSError):  # stops at the first folder that isn't empty
+                # The last parent is left out: it is the store's own folder.
                 for folder in path.relative_to(self._folder).parents[:-1]:
                     (self._folder / folder).rmdir()
 
     def delete_below(self, prefix: str) -> None:
         """Delete all blobs whose keys begin with `prefix`. Raises BlobError."""
+        # A prefix by itself is no valid key; with a name behind it the usual check applies.
         path = self._path(f"{prefix}all").parent
         with _as_blob_error(), suppress(FileNotFoundError):
             shutil.rmtree(path)
@@ -79,6 +83,8 @@ class FolderStore:
         Raises TooLargeError, and BlobError: FullError where the folder or the disk has no room.
         """
         check_size(size_bytes, most_bytes)
+        # A name of its own for each upload, as one key may come twice at once. It lies in the same folder,
+        # since a rename is atomic within one file system only.
         path, unfinished = self._path(key), self._folder / UNFINISHED / secrets.token_hex(16)
         run_id = key.partition("/")[0]
         with _as_blob_error():
@@ -121,6 +127,7 @@ class IncomingBlob:
         try:
             self._file = unfinished.open("xb")
         except OSError:
+            # The caller gets no object whose `end` would release it.
             reservation.release()
             raise
 
@@ -143,6 +150,7 @@ class IncomingBlob:
             os.fsync(self._file.fileno())
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
+                # Asked before the rename, after which the old size is gone.
                 replaced = _size_of(self._path)
                 self._unfinished.replace(self._path)
             except (IsADirectoryError, NotADirectoryError, FileExistsError):
@@ -152,6 +160,7 @@ class IncomingBlob:
             self._reservation.commit(replaced)
             for folder in self._path.parents:  # any of them may be new
                 _sync_folder(folder)
+                # The store's own folder; nothing above it has changed.
                 if folder == self._unfinished.parents[1]:
                     break
 

@@ -32,6 +32,7 @@ class S3Store:
         """`prefix` is put before all keys; it is empty or ends with a slash. `most_bytes` limits one blob."""
         self._bucket, self._prefix, self._most_bytes = bucket, prefix, most_bytes
         with _as_blob_error():
+            # boto3 reads its variables and files here: AWS_PROFILE may name a profile that isn't there.
             self._client: Any = boto3.client("s3", config=_QUICK)
 
     def upload(self, key: str, content_type: str, size_bytes: int | None = None) -> Upload:
@@ -67,6 +68,7 @@ class S3Store:
         keys = list(keys)
         for key in keys:
             check_blob_key(key)
+        # Only now: with an invalid key among them none is deleted.
         self._delete(self._prefix + key for key in keys)
 
     def delete_below(self, prefix: str) -> None:
@@ -84,6 +86,8 @@ class S3Store:
             with _as_blob_error():
                 objects = {"Objects": [{"Key": key} for key in some], "Quiet": True}
                 reply = self._client.delete_objects(Bucket=self._bucket, Delete=objects)
+            # A reply of status 200 may name keys that weren't deleted. The first is enough: the control event
+            # is retried as a whole.
             for error in reply.get("Errors", ()):
                 raise BlobError(f"{error.get('Key')}: {error.get('Message') or error.get('Code')}")
 

@@ -33,7 +33,9 @@ class Signatures:
         expires, most = (_number(query.get(name, "")) for name in ("expires", "most"))
         if expires is None or most is None:
             return None
+        # The type is signed too: an address for a picture takes no page of HTML.
         own = self._of(key, content_type, expires, most)
+        # It takes as long wherever they differ, so that nobody can guess a signature letter by letter.
         is_ours = hmac.compare_digest(own.encode(), query.get("signature", "").encode())
         return most if is_ours and time.time() < expires else None
 

@@ -39,6 +39,7 @@ class _Usage:
             sums[0] += size
             sums[1] += files
         if of_run == [0, 0]:
+            # A run without blobs is dropped, or the counts would keep every run that ever had one.
             del self.runs[run_id]
 
 
@@ -68,6 +69,7 @@ class StorageBudget:
         """Reserve bytes and files for a blob that is being received. Raises as `check` does."""
         self._check_disk(size)
         with self._lock:
+            # No walk before a refusal, unlike in `check`: this is called for each part of an upload.
             if refusal := self._refusal(run_id, size, files):
                 raise refusal
             self._incoming.add(run_id, size, files)

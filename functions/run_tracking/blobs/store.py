@@ -25,6 +25,7 @@ class FullError(BlobError):
     """The store has no room now."""
 
 
+# Not a BlobError: those may pass, so the control service retries them.
 class TooLargeError(Exception):
     """The blob, or its run's blobs together, are more than the limits allow. The message is one line."""
 

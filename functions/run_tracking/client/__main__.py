@@ -24,6 +24,7 @@ class Training:
 
     def __init__(self, number: int, steps: int, experiment: str, seed: int) -> None:
         """`steps` is 1 or more. The same seed and number give the same run."""
+        # One generator for each run: the runs go on at once, and would draw from a shared one in any order.
         self._chance = random.Random(f"{seed}/{number}")  # noqa: S311  # nothing is secret
         self._number, self._steps, self._experiment = number, steps, experiment
         self._rate = 10 ** self._chance.uniform(-4, -1)

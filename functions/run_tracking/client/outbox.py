@@ -12,6 +12,7 @@ MOST_ITEMS = 100
 """Most items of one frame."""
 _MOST_FRAME_BYTES = 4 * 1024 * 1024  # frontiers take 16 MiB
 _GATHER_SECONDS = 0.05
+# Longer than the frontier's own wait for Kafka, FRONTIER_TIMEOUT_SECONDS, which is 10 by default.
 _REPLY_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -97,6 +98,7 @@ class Outbox:
         if self._given_up is not None:
             raise TrackerError(self._given_up)
         if self._refused:
+            # Told once: the caller may go on without the refused items.
             refused, self._refused = self._refused, []
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
             raise TrackerError(refused[0] + more)
@@ -110,6 +112,7 @@ class Outbox:
             except Exception as error:  # the queue is emptied, so that no caller waits for room forever
                 self._given_up = str(error) if isinstance(error, TrackerError) else repr(error)
             finally:
+                # Also for items that were given up, or `flush` would wait for them forever.
                 for _ in items:
                     self._items.task_done()
 
@@ -173,6 +176,7 @@ class Outbox:
 
     async def _send(self, frame: str) -> _Reply:
         if self._socket is None:
+            # Without a heartbeat the silence of a machine that is gone looks like a frontier that waits.
             self._socket = await self._session.ws_connect(self._url, heartbeat=30.0, max_msg_size=1024**2)
         async with asyncio.timeout(_REPLY_SECONDS):
             await self._socket.send_str(frame)

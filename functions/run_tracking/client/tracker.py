@@ -54,6 +54,7 @@ class RunTracker:
 
     async def __aenter__(self) -> Self:
         """Open the session. The connection is made for the first item."""
+        # No total, which is 5 minutes by default in aiohttp: each upload sets a limit by its size.
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=10))
         url = f"{self._frontier_url}/api/v1/ws/runs/{self.run_id}"
         self._outbox = Outbox(
@@ -143,6 +144,7 @@ class RunTracker:
     ) -> None:
         """Upload the bytes, then queue the item that makes them the artifact `path` of the run."""
         key = await self._uploads.put(path, data, content_type)
+        # Only now: an item without its bytes would be an artifact that can't be downloaded.
         await self._queue("blob_ref", artifact_path=path, content_type=content_type, s3_key=key)
 
     async def finish(self) -> None:

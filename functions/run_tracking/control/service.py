@@ -24,6 +24,7 @@ def effect_of(event: ControlEvent) -> Callable[[BlobStore], None] | None:
     if event.type != "run_deleted":
         return None
     run_id, keys = event.payload.get("run_id"), event.payload.get("blob_keys") or ()
+    # All below the id is deleted: `..` or an empty text would name more than a run.
     if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id):
         raise ItemError(f"run_deleted: {str(run_id)[:200]!r} is no id of a run")
     prefix = f"{run_id}/"
@@ -37,6 +38,7 @@ def effect_of(event: ControlEvent) -> Callable[[BlobStore], None] | None:
 def _own_keys(payload: Mapping[str, Any], prefix: str) -> Sequence[str]:
     """Return the event's blob keys. Raises ItemError if one isn't below the run's own prefix."""
     keys = payload["blob_keys"]
+    # Otherwise an event about one run could delete blobs of another.
     if not isinstance(keys, list) or not all(isinstance(key, str) and key.startswith(prefix) for key in keys):
         raise ItemError(f"run_deleted: blob_keys has what is not below {prefix}")
     return keys

@@ -35,6 +35,7 @@ def routes(store: BlobStore) -> list[web.RouteDef]:
     """Return the routes for `store`."""
 
     async def presign(request: web.Request) -> web.Response:
+        # A page of another site can send a form without asking first; JSON it can't.
         if is_form_type(request.content_type):
             return _refused(415, "Content-Type has to be application/json")
         try:
@@ -42,6 +43,7 @@ def routes(store: BlobStore) -> list[web.RouteDef]:
             if not RUN_ID.fullmatch(wanted.run_id):
                 return _refused(400, f"{wanted.run_id[:200]!r} is no id of a run")
             key = f"{wanted.run_id}/{wanted.artifact_path}"
+            # In a thread: it may walk the whole folder, and this event loop serves all clients of the worker.
             upload = await asyncio.to_thread(store.upload, key, wanted.content_type, wanted.size_bytes)
         except tuple(_STATUSES) as error:  # msgspec's errors are ValueErrors
             return _refusal(error)
@@ -71,12 +73,14 @@ def _taking(store: FolderStore) -> Callable[[web.Request], Awaitable[web.StreamR
 
 async def _receive(store: FolderStore, key: str, most_bytes: int, request: web.Request) -> None:
     """Write an upload to the store. Disk writes run in a thread, one part after another."""
+    # 0 where the length isn't known before: each part is checked as it comes.
     receiving = await asyncio.to_thread(store.receive, key, most_bytes, request.content_length or 0)
     try:
         async for part in body_in_parts(request, most_bytes, _PART_BYTES):
             await asyncio.to_thread(receiving.write, part)
         await asyncio.to_thread(receiving.finish)
     finally:
+        # Also for a client that has gone: what it has sent is discarded, and its reservation ends.
         receiving.end()
 
 

@@ -64,9 +64,11 @@ async def listen(context: Any, settings: Settings) -> None:
 def application(settings: Settings, sockets: Sockets, health: Health) -> web.Application:
     """Return the application with all routes. Requests from pages of other sites are refused."""
     guard = refuse_foreign_pages(settings.frontier_host, settings.allowed_hosts)
+    # The first is the outermost: what the guard refuses has the request's id, too.
     app = web.Application(middlewares=[_with_request_id, guard])
     app.add_routes([web.get("/api/v1/ws/runs/{run_id}", sockets.serve)])
     app.add_routes(routes(open_store(settings)))
+    # Last, as it takes every path that no other route has, and answers 404 itself.
     app.add_routes([web.get("/{path:.*}", _asking(health))])
     return app
 
@@ -87,6 +89,7 @@ async def _with_request_id(
 ) -> web.StreamResponse:
     """Return the client's X-Request-ID with the response."""
     response = await handler(request)
+    # A WebSocket has sent its headers long before it returns.
     if (request_id := request.headers.get(_REQUEST_ID)) and not response.prepared:
         response.headers[_REQUEST_ID] = request_id
     return response

@@ -28,6 +28,7 @@ from headrace.functions.run_tracking.messages.validation import weight_of
 from headrace.functions.run_tracking.settings import RunBounds
 from headrace.web import frames
 
+# 16 of the largest items.
 _MOST_FRAME_BYTES = 16 * 1024 * 1024
 _HEARTBEAT_SECONDS = 30.0
 _OK = '{"status":"ok","error":null}'
@@ -66,6 +67,7 @@ class ConnectionLimits:
         self._tags = tags
 
     def _sequence(self, item: LogMetric | LogCustomObject, new: set[int]) -> None:
+        # Two with the same hash count as one here; ingestion counts by their names.
         key = hash((item.name, msgspec.json.encode(item.context) if item.context else b""))
         if key in self._sequences or key in new:
             return
@@ -87,6 +89,7 @@ class Sockets:
 
     def __init__(self, publisher: ItemPublisher, counts: FrontierMetrics, bounds: RunBounds) -> None:
         self._publisher, self._counts, self._bounds = publisher, counts, bounds
+        # Weak: a connection that has ended is forgotten by itself.
         self._open: WeakSet[web.WebSocketResponse] = WeakSet()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
@@ -129,8 +132,10 @@ class Sockets:
         except UnicodeEncodeError:  # Python's JSON reader accepts lone surrogates
             raise ItemError("it has a character that no text has") from None
         for place, value in enumerate(values):
+            # The broker would refuse it alone, when other items of the frame are already published.
             if len(value) > MOST_ITEM_BYTES:
                 raise ItemError(f"item {place} is of {len(value)} bytes: at most {MOST_ITEM_BYTES}")
+        # A frame with an empty list is valid, and there is nothing to publish.
         if values:
             await self._publisher.publish(run_id, values)
             self._counts.count(items)

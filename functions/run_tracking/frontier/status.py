@@ -36,6 +36,7 @@ class FrontierMetrics:
     def count(self, items: Iterable[ClientItem]) -> None:
         """Count items that were published."""
         for kind, count in Counter(type(item) for item in items).items():
+            # The tag is the item's `type`, as clients write it.
             self.messages.labels(kind.__struct_config__.tag).inc(count)
 
     def text(self) -> bytes:
@@ -81,6 +82,7 @@ class Health:
         waits = self._publisher.oldest_seconds
         if waits > _STALE_SECONDS:
             return f"Kafka has not confirmed anything for {waits:.0f} s"
+        # One that can be reached is enough: a client learns of the others from it.
         for broker in self._brokers:
             host, _, port = broker.rpartition(":")
             with contextlib.suppress(OSError, TimeoutError):

@@ -33,6 +33,7 @@ from headrace.functions.run_tracking.store.tables import context_id, id_of_name
 
 LOG_RECORDS = "__log_records"
 """Name of the sequence that log records are steps of, as Matyan has it."""
+# Stored as NULL, since SQLite has no NaN. Infinity isn't among them: both databases hold it.
 _NOT_FINITE = ("NaN", None)
 
 SequenceKey = tuple[int, str]
@@ -113,6 +114,7 @@ class RunWrites:
 def fold(run_id: str, known: StoredRun, messages: Iterable[Sourced]) -> RunWrites:
     """Fold `messages` of one run, in order, at least one, onto what is `known` of it."""
     messages = list(messages)
+    # The time of the first message, whatever its kind, is when a new run was created.
     writes = RunWrites(run_id, messages[0].message.time)
     writes.deletes_run = any(isinstance(it.message.item, DeleteRun) for it in messages)
     if known.is_deleted or writes.deletes_run:
@@ -126,6 +128,7 @@ def fold(run_id: str, known: StoredRun, messages: Iterable[Sourced]) -> RunWrite
         try:
             folding.apply(source, message)
         except OverQuotaError as error:
+            # Only this message fails: a later one of the run may name nothing new.
             writes.refused[source] = str(error)
     return writes
 
@@ -138,6 +141,7 @@ class _Folding:
 
     def apply(self, source: str, message: Message) -> None:  # noqa: C901  # one line for each kind
         writes = self._writes
+        # DeleteRun is missing here: `fold` has returned before.
         match message.item:
             case LogMetric() as item:
                 self._metric(source, message, item)
@@ -175,6 +179,7 @@ class _Folding:
         if item.archived is not None:
             self._writes.properties["is_archived"] = item.archived
         if item.experiment is not None:
+            # All are kept, as each gets a row among the experiments; only the last one is the run's.
             self._writes.experiments.append(_text(item.experiment))
 
     def _finish(self, message: Message, item: FinishRun) -> None:
@@ -182,6 +187,7 @@ class _Folding:
         ended, began = item.client_datetime, self._started_at
         if ended is None or began is None:
             ended, began = message.time, self._known_creation()
+        # Not below 0: a clock may be set back during the run.
         duration = max(0.0, (_aware(ended) - _aware(began)).total_seconds())
         self._writes.properties |= {
             "is_active": False,
@@ -208,6 +214,7 @@ class _Folding:
 
     def _remove_tag(self, name: str) -> None:
         if (quota := self._known.quotas.tags) is not None:
+            # Makes room for a tag that comes later in this batch.
             quota.discard(id_of_name(name))
         self._writes.tags[name] = False
 
@@ -233,6 +240,7 @@ class _Folding:
         self._writes.objects[*key, step] = Step(_json(item.value), item.epoch, _aware(time))
 
     def _record(self, source: str, item: LogRecord) -> None:
+        # Records come without a step: a sequence of their own, without a context, numbers them.
         key = 0, LOG_RECORDS
         step = self._next_step(item.message_id or source, key)
         self._trace(key, "log_records", None, step)
@@ -251,6 +259,7 @@ class _Folding:
         key = _context_id(written) if written else 0, _text(item.name)
         if (quota := self._known.quotas.sequences) is not None:
             quota.add(key)
+        # After the quota: a refused sequence adds no context either.
         if written:
             self._writes.contexts[key[0]] = written
         return key

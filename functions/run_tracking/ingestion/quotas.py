@@ -60,6 +60,7 @@ class HParamsTree:
         changes = [self._change(path, end) for path, end in _ends_of(value)]
         size, names = self._size, self._names
         for at, name, new in changes:
+            # Weighed with the name, which takes bytes and counts itself.
             before = weight_of({name: at[name]}) if name in at else (0, 0)
             after = weight_of({name: new})
             size, names = size + after[0] - before[0], names + after[1] - before[1]

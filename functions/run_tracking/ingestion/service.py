@@ -39,6 +39,7 @@ def handle(context: Any, events: Sequence[Any]) -> Any:
 
     def write() -> None:
         nonlocal outcome
+        # Anew for each attempt: what an attempt that broke off has found is dropped.
         outcome = context.user_data.writer.write(messages)
 
     retry_write(write, context.logger)
@@ -53,6 +54,7 @@ def _read(context: Any, events: Sequence[Any]) -> tuple[list[Sourced], dict[str,
         try:
             message = read_message(event.body)
         except ItemError as error:
+            # Fails alone: the rest of the batch is written, and doesn't wait for it.
             failed[source_of(event)] = str(error)
             continue
         if message.item is None:
@@ -91,6 +93,7 @@ def source_of(event: Event) -> str:
 
 
 def _response(context: Any, event: Any, reason: str | None) -> Any:
+    # By event_id the runtime tells which event a response is for; a status of 500 or more fails it.
     response = context.Response(body=reason or "", status_code=500 if reason else 200)
     response.event_id = event.id
     return response

@@ -73,6 +73,7 @@ def load_stored_runs(
     for row in _rows(connection, columns, RUNS.c.id, found):
         stored_run = found[row["id"]]
         stored_run.created_at, stored_run.started_at = row["created_at"], row["client_started_at"]
+    # For these runs only: the hyperparameters of one may be 1 MiB.
     with_params = [run_id for run_id, of_run in runs.items() if _any(of_run, LogHParams)]
     for row in _rows(connection, sa.select(RUN_ATTRS), RUN_ATTRS.c.run_id, with_params):
         found[row["run_id"]].attrs = json.loads(row["attrs"])
@@ -89,6 +90,7 @@ def _load_steps(
     of_run = sa.select(STEPLESS.c.source, STEPLESS.c.step).where(STEPLESS.c.run_id == run_id)
     steps = _rows(connection, of_run, STEPLESS.c.source, sources)
     stored_run.assigned_steps = {row["source"]: row["step"] for row in steps}
+    # All sequences of the run: only folding computes which of them the messages belong to.
     last = sa.select(TRACES.c.context_id, TRACES.c.name, TRACES.c.last_step).where(TRACES.c.run_id == run_id)
     for context, name, step in connection.execute(last):
         stored_run.last_steps[context, name] = step
@@ -117,6 +119,7 @@ def _load_quotas(
             names = connection.execute(sa.select(*kind.names).where(table.c.run_id == run_id))
             quota = Quota(most, kind.what, kind.setting, {kind.name_of(row) for row in names})
             quota.discard((0, LOG_RECORDS))  # log records are no metric of a client
+            # `what` is the name of the field in Quotas as well.
             setattr(found[run_id].quotas, kind.what, quota)
 
 

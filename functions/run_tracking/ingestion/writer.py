@@ -27,10 +27,12 @@ from headrace.functions.run_tracking.store.tables import (
     id_of_name,
 )
 
+# Updates nothing: an existing run keeps the time of its first message.
 _NEW_RUNS = Upsert(RUNS, columns=("id", "created_at"))
 _EXPERIMENTS, _TAGS, _RUN_TAGS = Upsert(EXPERIMENTS), Upsert(TAGS), Upsert(RUN_TAGS)
 _METRICS = Upsert(SEQUENCES, ("value", "epoch", "time"))
 _OBJECTS = Upsert(CUSTOM_OBJECTS, ("value", "epoch", "time"))
+# A redelivered message may have a lower step than what is stored: the highest stays.
 _TRACES = Upsert(
     TRACES, ("dtype", "last", "last_step"), where=lambda new: new.last_step >= TRACES.c.last_step
 )
@@ -143,6 +145,7 @@ class BatchWriter:
                 outcome.failed[messages[0].source] = " ".join(str(getattr(error, "orig", error)).split())
                 return
             middle = len(messages) // 2
+            # The first half first: each run's messages stay in order.
             self._write(messages[:middle], outcome)
             self._write(messages[middle:], outcome)
 
@@ -155,6 +158,7 @@ class BatchWriter:
             # Sorted, so that two workers lock runs in the same order.
             writes = [fold(run_id, known[run_id], of_run) for run_id, of_run in sorted(runs.items())]
             self._run_writer.write(connection, writes)
+        # Only after the commit: where that fails, nothing is noted, and the messages are written in halves.
         for run in writes:
             outcome.failed |= run.refused
             if run.deletes_run:
@@ -170,6 +174,7 @@ def _parts(messages: Sequence[Sourced], most: int) -> Iterator[list[Sourced]]:
     for it in messages:
         runs.setdefault(it.message.run_id, []).append(it)
     part: list[Sourced] = []
+    # Between runs the order of messages doesn't matter.
     for of_run in runs.values():
         for start in range(0, len(of_run), most):
             chunk = of_run[start : start + most]

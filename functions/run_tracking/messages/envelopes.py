@@ -49,6 +49,7 @@ def _name_of(kind: type[Any]) -> str:
 
 # A payload is its item's JSON without the first member, `type`. Reading and writing both rely on that.
 _STARTS = MappingProxyType({kind: b'{"type":"%s"' % _name_of(kind).encode() for kind in _KINDS})
+# Subclasses without the tag, as a payload has no `type`. What they read is still of the item's own class.
 _DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
     _name_of(kind): msgspec.json.Decoder(
         msgspec.defstruct(f"{kind.__name__}Payload", [], bases=(kind,), tag=False, tag_field=None)
@@ -61,6 +62,7 @@ class _Ingestion(Struct):
     type: str
     run_id: str
     timestamp: datetime
+    # Left unread until the type has named the decoder.
     payload: Raw = Raw(b"{}")
 
 
@@ -126,6 +128,7 @@ def read_message(value: bytes | None) -> Message:
         raise ItemError(str(error)) from None
     if not RUN_ID.fullmatch(envelope.run_id):
         raise ItemError(f"{envelope.run_id[:200]!r} is no id of a run")
+    # Checked again, as other producers than the frontier may write to the topic.
     if isinstance(item, BlobRef):
         check_key(envelope.run_id, item)
     return Message(envelope.type, envelope.run_id, _aware(envelope.timestamp), item)

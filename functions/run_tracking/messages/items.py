@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from headrace.functions.run_tracking.messages.validation import check_blob_key, check_context, check_depth
 
+# No dot comes first: `..` is another folder, and the store's own names begin with one.
 RUN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 """Pattern of run ids: ULIDs, UUIDs, and anything else that is one name of a folder."""
 MOST_ITEM_BYTES = 1_000_000
@@ -137,6 +138,7 @@ class DeleteRun(Struct, tag_field="type", tag="delete_run"):
     """Item that deletes a run. Sent by the backend, never by a client."""
 
 
+# Without DeleteRun, so that a frame that has one is refused.
 ClientItem: TypeAlias = (
     CreateRun
     | LogMetric
@@ -176,6 +178,7 @@ def _read(text: bytes | str) -> _Frame:
     try:
         found: _Frame = _FRAME.decode(text)
         return found  # noqa: TRY300  # mypy asks for its name
+    # A subclass of DecodeError: this is JSON but no item, and Python's reader would find the same.
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:  # Python's json.dumps writes a bare NaN, which isn't JSON
@@ -192,5 +195,6 @@ def check_key(run_id: str, ref: BlobRef) -> None:
         check_blob_key(key)
     except ValueError as error:
         raise ItemError(str(error)) from None
+    # A run's deletion takes what is below its id: a blob elsewhere would stay, or go with another run.
     if not key.startswith(f"{run_id}/"):
         raise ItemError(f"the key {key[:200]!r} is not below {run_id}/")

@@ -6,6 +6,7 @@ import msgspec
 
 _MOST_DEPTH = 32
 _MOST_CONTEXT_BYTES = 4096  # listed with each sequence of its run
+# What file systems of Linux take as a name, and S3 as a key.
 _LONGEST_PART = 255
 _LONGEST_KEY = 1024
 

@@ -44,6 +44,7 @@ class CurveReader:
         Raises TooManyPointsError, TooLongError.
         """
         points = 0
+        # One transaction, so that all curves share one limit of time.
         with bounded_read(self._engine) as transaction:
             for trace in traces:
                 curve = _curve(transaction, run_id, trace, steps, MOST_POINTS - points)
@@ -91,4 +92,5 @@ def _thinned(is_its: sa.ColumnElement[bool], count: int, most: int) -> Any:
 
 
 def _share(place: Any, count: int, most: int) -> Any:
+    # Never a division by 0: this is reached with count > most only, and most is 2 or more.
     return (place * (most - 1)) // (count - 1)

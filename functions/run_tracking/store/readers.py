@@ -20,6 +20,7 @@ _BUCKETS = {
     "audio": "audios",
     "figure": "figures",
 }
+# Logs are no metrics: requests of their own read them.
 _HIDDEN = ("logs", "log_records")
 _MOST_LETTERS = 8_000_000  # most characters of the lines in one response
 
@@ -48,6 +49,7 @@ class RunReader:
         for column, value in ((e.name, conditions.experiment), (r.is_archived, conditions.archived)):
             query = query if value is None else query.where(column == value)
         query = query if conditions.active is None else query.where(r.is_active == conditions.active)
+        # By id as well: runs of the same time could be in another order at each read.
         rows = self._rows(query.order_by(r.created_at.desc(), r.id.desc()).limit(limit))
         tags = self._tags(row["id"] for row in rows)
         return [_listed(row, [tag["name"] for tag in tags[row["id"]]]) for row in rows]
@@ -98,6 +100,7 @@ class RunReader:
         is_its = (c.run_id == r.run_id) & (c.context_id == r.context_id)
         query = (
             sa.select(r.name, r.dtype, r.last, c.context)
+            # Outer: the empty context has no row.
             .join(t.CONTEXTS, is_its, isouter=True)
             .where(r.run_id == run_id, r.dtype.not_in(_HIDDEN))
             .order_by(r.name, r.context_id)
@@ -118,6 +121,7 @@ class RunReader:
         )
         found: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in self._rows(query):
+            # Color and description are never set here; Matyan's client expects them.
             about = {"id": row["id"], "name": row["name"], "color": None, "description": None}
             found[row["run_id"]].append(about)
         return found
@@ -137,6 +141,7 @@ class RunReader:
         # Lines may be long: their total length is summed up from the newest on, in the database.
         last = query.subquery()
         letters = sa.func.length(last.c[text])
+        # Without the row's own letters, so that the newest row comes however long it is.
         behind = sa.func.sum(letters).over(order_by=last.c.step.desc()) - letters
         counted = sa.select(last, behind.label("behind")).subquery()
         few = sa.select(counted).where(counted.c.behind < _MOST_LETTERS)
@@ -217,6 +222,7 @@ class NameReader:
             "experiments": sa.select(count()).select_from(t.EXPERIMENTS),
             "tags": sa.select(count()).select_from(t.TAGS),
         }
+        # One statement, so that all numbers are of the same moment.
         query = sa.select(*(query.scalar_subquery().label(name) for name, query in counted.items()))
         return dict(self._rows(query)[0])
 

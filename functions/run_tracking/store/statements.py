@@ -13,6 +13,7 @@ from headrace.functions.run_tracking.store.tables import RUN_TABLES, RUNS, TOMBS
 Row = tuple[Any, ...]
 
 
+# eq=False: each is a constant of some module and is found by its identity in Upserts.
 @dataclass(frozen=True, slots=True, eq=False)
 class Upsert:
     """An insert into `table`, and what happens to rows that exist.
@@ -53,6 +54,7 @@ class Upserts:
             columns = map(list, zip(*rows, strict=True))
             connection.execute(statement, dict(zip(names, columns, strict=True)))
         else:
+            # SQLite has no arrays, and in the same process a statement for each row costs no round trip.
             connection.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
 
     def _statement(self, upsert: Upsert) -> Any:

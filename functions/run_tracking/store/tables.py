@@ -19,6 +19,7 @@ def _run() -> sa.Column[str]:
 
 
 def _context() -> sa.Column[int]:
+    # 32 bits without a sign don't fit into PostgreSQL's INTEGER.
     return sa.Column("context_id", sa.BigInteger, primary_key=True, autoincrement=False)
 
 
@@ -39,7 +40,9 @@ RUNS = sa.Table(
     sa.Column("client_started_at", Utc),
     sa.Column("finalized_at", Utc),
     sa.Column("duration_seconds", sa.Double),
+    # For the list of runs, the newest first.
     sa.Index(None, "created_at"),
+    # For an experiment's runs: how many they are, and which lose it when it is deleted.
     sa.Index(None, "experiment_id"),
 )
 """Runs, a row each. `created_at` is the time of the first message.
@@ -127,6 +130,7 @@ TAGS = sa.Table(
     sa.Column("name", sa.Text, nullable=False, unique=True),
 )
 
+# The key begins with the run; the index finds a tag's runs.
 RUN_TAGS = sa.Table(
     "run_tags", METADATA, _run(), sa.Column("tag_id", sa.Text, primary_key=True), sa.Index(None, "tag_id")
 )
@@ -144,6 +148,7 @@ BLOBS = sa.Table(
 TOMBSTONES = sa.Table("tombstones", METADATA, _run(), sa.Column("deleted_at", Utc, nullable=False))
 """Deleted runs, whose later messages have no effect."""
 
+# There are no foreign keys, so nothing cascades: rows of a table that is missing here would stay.
 RUN_TABLES: tuple[sa.Table, ...] = (
     RUN_ATTRS,
     CONTEXTS,
@@ -163,6 +168,7 @@ def context_id(context: Mapping[str, Any] | None) -> int:
     """Return a context's id as Matyan's client computes it: 0, or 32 bits of a sha256 of its JSON."""
     if not context:
         return 0
+    # Byte for byte as the client writes it: with one more space the id would be another.
     canonical = json.dumps(context, sort_keys=True, separators=(",", ":"))
     return int(hashlib.sha256(canonical.encode()).hexdigest()[:8], 16)
 

@@ -29,6 +29,7 @@ def publish(root: Path, written: Path, fingerprint: str) -> None:
     The version before stays until the next refresh, for readers that have its files open.
     """
     (written / _FINGERPRINT).write_text(fingerprint)
+    # Before any link names it.
     _sync(written)
     with _publish_lock(root):
         # Under the lock: another refresh may just have published.
@@ -49,6 +50,7 @@ def _link(place: Path, target: str) -> None:
     """Make or replace a link, atomically."""
     if place.is_symlink() and str(place.readlink()) == target:
         return
+    # A link can't be changed in place, only replaced by a rename.
     new = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
     new.symlink_to(target)
     new.replace(place)

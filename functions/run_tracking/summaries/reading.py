@@ -14,6 +14,7 @@ from headrace.functions.run_tracking.store import tables as t
 _MOST_ROWS_AT_ONCE = 5_000
 _MOST_ROWS = 200_000  # of a table: it is in this process's memory, and goes to Spark in one message
 _MOST_BYTES = 16_000_000
+# Step, value and time, 8 bytes each.
 _BYTES_OF_NUMBERS = 24
 STEP_SCHEMA = pa.schema(
     [
@@ -85,6 +86,7 @@ def fingerprint(engine: sa.Engine) -> str:
         for query in (_runs(), _experiments(), _traces(), _steps()):
             for row in connection.execution_options(yield_per=1_000).execute(query):
                 found.update(repr(tuple(row)).encode(errors="surrogatepass"))
+            # Between the queries, so that a row counts as a row of its own query only.
             found.update(b"\0")
     return found.hexdigest()
 

@@ -157,6 +157,7 @@ def _ends(offsets: Sequence[int]) -> str:
 async def _up(broker: EmbeddedKafka, topics: dict[str, int], data: Path | None, as_json: bool) -> None:
     began = time.monotonic()
     async with broker:
+        # Before the address is told: whoever waits for that line may use the topics at once.
         if topics:
             await broker.create_topics(topics)
         if as_json:

@@ -22,6 +22,7 @@ from headrace.runtime.kafka.dead_letter_replay import Replay, replaying
 from headrace.runtime.partitions.offsets.failure_text import in_one_line
 
 _HEX_WIDTH = 32
+# As many digits as surely fit into Kafka's partition numbers (32 bits) and offsets (64 bits).
 _PLACE = re.compile(r"([0-9]{1,9})/([0-9]{1,18})")
 
 
@@ -64,6 +65,7 @@ def list_letters(topic: str, brokers: BrokerAccess, limit: int, as_json: bool) -
         )
     else:
         click.echo(f"{topic} is empty")
+    # Offsets are counted, of which compaction and transactions leave some empty: so only behind a full list.
     if total > len(letters) == limit:  # stderr: stdout is for the records alone
         click.echo(f"the newest {limit} of {total}; --limit shows more", err=True)
 
@@ -152,6 +154,7 @@ async def _replay(
                     is_written, line = await replay.write(letter)
                     counts[is_written] += 1
                     click.echo(printable(line))
+            # After an error too: what was written before it stays written.
             finally:
                 click.echo(f"{counts[True]} written, {counts[False]} skipped; {topic} keeps them", err=True)
 
@@ -214,12 +217,14 @@ def _block(title: str, data: bytes | None) -> Iterator[str]:
         lines = data.decode().splitlines()
     except UnicodeDecodeError:
         lines = []
+    # What a terminal would obey is shown in hex, as is data of line ends alone, which would show nothing.
     if not all(line.replace("\t", " ").isprintable() for line in lines) or (data and not lines):
         lines = [data[at : at + _HEX_WIDTH].hex(" ", 2) for at in range(0, len(data), _HEX_WIDTH)]
     yield from (f"    {line}" for line in lines)
 
 
 def _time(timestamp: int) -> str:
+    # Kafka's -1: no time.
     if timestamp < 0:
         return "-"
     try:

@@ -24,6 +24,7 @@ from headrace.runtime.kafka.seek import Target, TopicOrPartition
 from headrace.runtime.partitions.key import describe_partitions
 from headrace.runtime.processor.stopping import until_signal
 
+# As many digits as surely fit into Kafka's partition numbers (32 bits) and offsets (64 bits).
 _PLACE = re.compile(rf"({TOPIC_NAME_PATTERN})(?:/([0-9]{{1,9}}))?")
 _OFFSET = re.compile(r"[0-9]{1,18}")
 _ENDS: dict[str, Target] = {"earliest": "earliest", "latest": "latest"}
@@ -59,6 +60,7 @@ class SeekTarget(click.ParamType[Target]):
 def _target(text: str) -> Target | None:
     if text in _ENDS:
         return _ENDS[text]
+    # Digits alone are an offset, though ISO 8601 would take eight of them for a date.
     if _OFFSET.fullmatch(text):
         return int(text)
     try:
@@ -149,6 +151,7 @@ async def _fetch(brokers: BrokerAccess, name: str) -> View:
 
 
 def _total(partitions: Sequence[PartitionLag]) -> int:
+    # No lag is known where nothing is committed, or the partition's end isn't told: it adds nothing.
     return sum(partition.lag or 0 for partition in partitions)
 
 

@@ -88,6 +88,7 @@ def _addresses(brokers: str) -> str:
 
 
 def _taken(options: type[Any], given: dict[str, Any]) -> dict[str, Any]:
+    # Popped, so that what is left are the command's own options.
     return {field.name: given.pop(field.name) for field in fields(options)}
 
 
@@ -153,5 +154,6 @@ def _read(option: str, path: Path | None) -> str:
         return path.read_text() if path is not None else ""
     except OSError as error:
         raise UsageError(f"{option} {path} can't be read: {error.strerror}") from None
+    # No text, so no PEM: perhaps DER, its binary form.
     except ValueError:
         raise UsageError(f"{option} {path} holds no certificate; expected a file in PEM") from None

@@ -37,6 +37,7 @@ class Columns:
         """
         cells = [list(self.heads), *(list(map(printable, row)) for row in self.rows)]
         needed = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        # In place: the caller keeps them for the rows that come later.
         widths[:] = map(max, widths or needed, needed)
         for row in cells:
             yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -69,6 +70,7 @@ async def watch(fetch: Callable[[], Awaitable[View]], seconds: float, count: int
     `fetch` is called every so many `seconds`, `count` times or until this is cancelled.
     """
     if sys.stdout.isatty():
+        # Drawn when there is something new, and not by a thread of rich's four times a second.
         with Live(auto_refresh=False) as live:
             await _each(fetch, lambda view: live.update(_drawn(view), refresh=True), seconds, count)
     else:

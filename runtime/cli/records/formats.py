@@ -10,6 +10,7 @@ from headrace.runtime.kafka.client import RecordToSend
 
 def text_line(record: Any) -> str:
     """Return a record as one line for people, whatever is in it."""
+    # To Kafka no key is another thing than an empty one: only the first is a dash.
     key, value = (
         "-" if data is None else printable(data.decode(errors="backslashreplace"))
         for data in (record.key, record.value)
@@ -53,6 +54,7 @@ def line_of_json(line: bytes) -> RecordToSend:
 def _bytes(value: Any) -> bytes | None:
     if value is None:
         return None
+    # Without validate, what is no base64 would be skipped over, and other bytes sent.
     return base64.b64decode(value["base64"], validate=True) if isinstance(value, dict) else value.encode()
 
 

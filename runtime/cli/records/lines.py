@@ -58,6 +58,7 @@ async def _stdin_lines() -> AsyncIterator[list[bytes]]:
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
 
     def read() -> None:
+        # Not empty: an empty chunk is the end of stdin.
         chunk: bytes | OSError = b"not yet"
         with suppress(RuntimeError, ValueError):  # the loop or stdin is closed: nobody listens
             while chunk and not isinstance(chunk, OSError):
@@ -76,6 +77,7 @@ async def _stdin_lines() -> AsyncIterator[list[bytes]]:
         free_chunks.release()
         *lines, rest = (rest + chunk).split(b"\n")  # the last line may go on in the next chunk
         yield lines
+    # The last line needs no line end.
     if rest:
         yield [rest]
 
@@ -96,6 +98,7 @@ async def paced(
     began, passed = time.monotonic(), 0
     async for batch in batches:
         if rate is not None:
+            # Counted from the start: what one batch takes too long, the next ones make up for.
             await asyncio.sleep(began + passed / rate - time.monotonic())
         yield batch
         passed += len(batch)

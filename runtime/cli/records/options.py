@@ -25,6 +25,7 @@ _RECORD_OPTIONS = (
 
 def watch_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say how often it looks: `interval` in seconds, and `count`."""
+    # The one that is applied last stands first in --help.
     for option in reversed(_WATCH_OPTIONS):
         command = option(command)
     return command

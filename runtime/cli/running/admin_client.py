@@ -18,6 +18,7 @@ def _checked_url(_context: click.Context, _option: click.Parameter, admin: str) 
     """Return the URL without a slash at its end. Raises UsageError."""
     try:
         url = urlsplit(admin)
+        # `port` raises ValueError for what is no port.
         is_url = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
     except ValueError:
         is_url = False
@@ -61,8 +62,10 @@ async def ask_admin(
     Raises HeadraceError where nobody answers, or the body is no JSON.
     """
     timeout = aiohttp.ClientTimeout(_ANSWER_SECONDS)
+    # A POST has to be JSON: the admin server refuses other types, which pages of other sites could send.
     body: dict[str, str] | None = {} if method == "POST" else None
     try:
+        # Redirects aren't followed: the token would go to wherever they lead.
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
             session.request(
@@ -83,6 +86,7 @@ async def ask_admin(
             f"no running function has its admin server at {admin} ({error.os_error.strerror or error}): "
             "`headrace run` logs the address; --admin or HEADRACE_ADMIN names another one"
         ) from None
+    # Anything may answer at a mistyped address, JSON included that nests too deep for Python.
     except (aiohttp.ClientError, ValueError, RecursionError):
         raise not_an_admin_server(admin) from None
 

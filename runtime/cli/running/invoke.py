@@ -32,6 +32,7 @@ class Header(click.ParamType[tuple[str, str]]):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
         name, colon, content = str(value).partition(":")
+        # Tabs may stand in a header's value, and line ends may not: those would begin another header.
         if not colon or not _TOKEN.fullmatch(name) or not content.replace("\t", " ").isprintable():
             self.fail(f"{value!r} is not NAME:VALUE, as in X-Who:Ada", param, ctx)
         return name, content.strip()
@@ -55,6 +56,7 @@ class Seconds(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
+            # click may hand over what it has converted before.
             seconds = value if isinstance(value, float) else parse_duration(str(value))
         except DurationError as error:
             self.fail(str(error), param, ctx)
@@ -177,12 +179,14 @@ async def _call(name: str, admin: str, request: InvokeRequest, *, is_raw: bool) 
     except ValueError as error:
         raise UsageError(f"--path has {request.path!r}, which is no path: {error}") from None
     try:
+        # A redirect is the handler's answer: it is shown, not followed.
         async with (
             aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(request.timeout_seconds),
                 # The request is what its options say: aiohttp adds nothing to it.
                 skip_auto_headers=["Accept-Encoding", "Content-Type"],
                 auto_decompress=not is_raw,  # raw is byte for byte
+                # aiohttp takes 8190 bytes a line if it isn't told otherwise, and a handler's may be longer.
                 max_line_size=_MOST_HEAD_BYTES,
                 max_field_size=_MOST_HEAD_BYTES,
             ) as session,

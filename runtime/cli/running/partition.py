@@ -18,6 +18,7 @@ from headrace.runtime.cli.running.admin_client import (
 )
 from headrace.runtime.errors import HeadraceError, UsageError, printable
 
+# The path of a v3io stream may have slashes: the number is what is behind the last one.
 _PLACE = re.compile(rf"({NAME})/([0-9]{{1,9}})")
 
 

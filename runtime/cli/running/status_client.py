@@ -106,6 +106,7 @@ async def ask_json(admin: str, token: str, path: str) -> Any:
 def read_status(admin: str, answer: Any) -> RunStatus:
     """Read the body of /api/status. Raises HeadraceError where it is something else."""
     try:
+        # Anything may answer at a mistyped address: another form is told as such, without a traceback.
         replicas = answer["replicas"]
         problems = [(it["name"], str(line)) for it in replicas for line in it["problems"]]
         return RunStatus(

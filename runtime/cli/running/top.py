@@ -69,6 +69,7 @@ class _Top:
             *numbers,
             f"{stuck} halted" if stuck else "-",
         )
+        # What has halted is what an operator has to act on; then comes what is furthest behind.
         for it in sorted(trigger.partitions, key=lambda it: (not it.is_stuck, -it.lag)):
             cells = (str(it.lag), self._rate((*who, it.place), it.committable), str(it.in_flight))
             yield *who, it.place, trigger.worker_of(it), *cells, _restarts(trigger, it), it.state
@@ -103,6 +104,7 @@ def _handled_rate(samples: Sequence[tuple[float, int, int, int]]) -> str:
     if len(samples) < 2:
         return "-"
     # A sample: when, the lag, how many events were handled in all, how many of them failed.
+    # Five seconds lie between six samples.
     (then, _, before, _), *_, (now, _, handled, _) = samples[-_RATE_SAMPLES - 1 :]
     return f"{(handled - before) / (now - then):.0f}" if now > then else "-"
 

@@ -142,6 +142,7 @@ def _run_trial(
             with kept_logs(keep, start.log_level):
                 trial.run(load, _without_others, _BACKGROUND_SECONDS)
         except HandlerNotLoadedError as error:
+            # The error of a worker knows nothing of function.yaml, where the mistake may be.
             handler = f"{function.path}: spec.handler {function.handler}"
             raise HandlerLoadError(f"{handler}: {error}") from None
     return trial.result(logs)
@@ -195,6 +196,7 @@ def _code(function: FunctionSpec) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="headrace-try-") as folder:  # deleted once the handler has returned
         module = Path(folder).joinpath(*function.handler_module.split(".")).with_suffix(".py")
+        # The handler's module may be in a package.
         module.parent.mkdir(parents=True, exist_ok=True)
         module.write_text(function.code, encoding="utf-8")
         yield Path(folder)

@@ -64,6 +64,7 @@ def record_in_file(file: str) -> Record:
         line.value,
         line.key,
         line.headers,
+        # A line that was written by hand may name no place, and the handler's event has one.
         topic=topic if isinstance(topic, str) else "topic",
         partition=partition if isinstance(partition, int) else 0,
         offset=offset if isinstance(offset, int) else None,

@@ -95,6 +95,7 @@ async def _up(port: int, streams: dict[str, int], data: Path | None, as_json: bo
 
     began = time.monotonic()
     async with EmbeddedV3io(data, port=port) as server:
+        # Before the address is told: whoever waits for that line may use the streams at once.
         if streams:
             await server.create_streams(streams)
         if as_json:

@@ -65,6 +65,7 @@ class NewStreamParam(click.ParamType[tuple[StreamPath, int]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[StreamPath, int]:
+        # From the right: the path of a stream may have colons, too.
         text, _, shards = str(value).rpartition(":")
         if not shards.isdecimal() or int(shards) < 1:
             self.fail(f"{value!r} is not container/path:shards, as in bigdata/orders:8", param, ctx)

@@ -92,6 +92,7 @@ async def _put(
     async with V3ioClient(access) as client:
         async for lines in batches:
             records = [
+                # Partition keys are text here: bytes that are none become the same text each time.
                 NewRecord(it.value or b"", (it.key or b"").decode(errors="replace"), shard=shard)
                 for it in lines
             ]

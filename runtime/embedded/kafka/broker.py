@@ -162,6 +162,7 @@ class EmbeddedKafka:
             (CLIENTS_PEM, self._security.client_ca_pem),
             (SERVER_PEM, self._security.server_pem),
         ):
+            # The mode comes before the content: a key must not be readable by others for a moment.
             (folder / name).touch(mode=0o600)
             (folder / name).write_text(pem)
         write_properties(folder / "broker.properties", settings)

@@ -71,6 +71,7 @@ def _keep(source: Path, target: Path) -> None:
 
 def _kafka_id() -> str:
     """Return a random id as Kafka writes them: 22 characters, the first of which isn't a dash."""
+    # A dash in front would look like an option to the format tool.
     return "h" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
@@ -94,5 +95,6 @@ def certificate(java: BrokerJava) -> str:
             "-ext",
             f"SAN=dns:localhost,ip:{HOST}",
         )
+        # keytool has made the file by the umask, and the broker's private key is in it.
         keystore.chmod(0o600)
     return java.run_tool(*_KEYTOOL, "-exportcert", "-rfc", *store)

@@ -18,6 +18,8 @@ from headrace.runtime.embedded.subprocesses import run_program
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.processes import for_java
 
+# A quick start before speed: the collector without threads, and the quick one of the two compilers alone.
+# Java writes no statistics to /tmp, and no warnings among what a tool prints, as that is read.
 _OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -157,6 +159,8 @@ async def _serves(port: int) -> bool:
     Later than an ApiVersions answer, which comes while the node is still fenced and would
     refuse to create topics.
     """
+    # Size, key 3 (Metadata), version 1, an id, no client's name, no topics. The answer begins with its size,
+    # the same id, and how many brokers it has.
     request = struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0)
     loop, answer = asyncio.get_running_loop(), b""
     with socket.socket() as link, suppress(OSError):

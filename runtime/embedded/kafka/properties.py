@@ -24,6 +24,7 @@ def broker_settings(ports: Mapping[str, int], security: BrokerSecurity) -> dict[
         "listener.security.protocol.map": ",".join(f"{name}:{PROTOCOLS[name]}" for name in ports),
         "log.dirs": "records",
         "auto.create.topics.enable": "false",
+        # Kafka would wait 3 s for more members of a new group, and takes no session below 6 s.
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
         # With the protocol `consumer` the broker decides, and not each member: as Headrace's defaults.
@@ -32,12 +33,15 @@ def broker_settings(ports: Mapping[str, int], security: BrokerSecurity) -> dict[
         "group.consumer.heartbeat.interval.ms": "1000",
         "group.consumer.min.heartbeat.interval.ms": "200",
         "log.retention.check.interval.ms": "10000",  # a small disk is soon full
+        # Kafka's 128 MiB would be a quarter of the heap.
         "log.cleaner.dedupe.buffer.size": "4194304",
         "broker.session.timeout.ms": "2000",  # a killed broker may register again only after it
         "broker.heartbeat.interval.ms": "500",
+        # There is one node, and Kafka's defaults ask for two that are in sync.
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.min.isr": "1",
     }
+    # Kafka's 3 replicas can't be had from one node, and its 50 partitions are for many.
     for topic in _INTERNAL_TOPICS:
         settings |= {f"{topic}.replication.factor": "1", f"{topic}.num.partitions": "4"}
     return settings | security.settings()
@@ -46,5 +50,6 @@ def broker_settings(ports: Mapping[str, int], security: BrokerSecurity) -> dict[
 def write_properties(path: Path, settings: Mapping[str, str]) -> None:
     """Write properties in Java's format, whose escapes are JSON's. Only the owner may read the file."""
     lines = [f"{key}={json.dumps(value)[1:-1]}\n" for key, value in settings.items()]
+    # Before the content, which others must not read even for a moment.
     path.touch(mode=0o600)
     path.write_text("".join(lines))

@@ -21,6 +21,7 @@ PROTOCOLS = {
     "MUTUAL_TLS": "SSL",
 }
 _SECURITY = "org.apache.kafka.common.security"
+# The fewest that Kafka takes.
 _SCRAM_ITERATIONS = 4096
 
 

@@ -41,6 +41,7 @@ _OPENED = (
 # Of others' making: they would have SparkSubmit start something else than a server.
 _FOREIGN = re.compile(r"SPARK_(REMOTE|LOCAL_REMOTE|CONNECT_MODE.*|API_MODE)|PYSPARK_SUBMIT_ARGS")
 _JAVA_OPTIONS = "java-options"
+# Two files of 8 MB at most, however long the server runs.
 _LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -144,6 +145,7 @@ class ServerFiles:
             str(self.java.executable),
             f"-Xmx{conf.get('spark.driver.memory', _DRIVER_MEMORY)}",
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+            # These two are from Spark's own launcher.
             "-Djdk.reflect.useDirectMethodHandle=false",
             "-Dio.netty.tryReflectionSetAccessible=true",
             # So the garbage collector frees Arrow buffers. Spark 4.0 forgets those of each batch's rows
@@ -161,6 +163,7 @@ class ServerFiles:
             str(self.folder / "spark.properties"),
             "--class",
             _SERVER,
+            # SparkSubmit's word for an application without a jar of its own: the class is in the class path.
             "spark-internal",
         ]
 

@@ -58,6 +58,7 @@ def spark_jars(java: Java, packages: tuple[str, ...]) -> list[Path]:
 
 def spark_jar_set(packages: tuple[str, ...] = ()) -> JarSet:
     """Return the set of the Kafka source's jars, with known sha256, and those of packages, with none."""
+    # A package of the user's takes the place of Headrace's own, in whatever version.
     named = {package.rpartition(":")[0] for package in packages}
     ours = (jar for jar in (_KAFKA, _KAFKA_CLIENTS, *_CODECS) if jar.rpartition(":")[0] not in named)
     coordinates = sorted((*packages, *ours))

@@ -101,6 +101,7 @@ class SparkServer:
 
     async def stop(self) -> None:
         """End the server: SIGTERM, a bounded wait, SIGKILL. Its folder goes with it."""
+        # First of all: it would start the server again that is ended below.
         if self._keeper is not None:
             await end_tasks([self._keeper])
             self._keeper = None

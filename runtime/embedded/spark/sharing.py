@@ -39,6 +39,7 @@ def share_spark(functions: Sequence[FunctionSpec]) -> SharedSpark:
         name=", ".join(function.name for function in functions),
         spec=SparkSpec(
             master=specs[0][1].master,
+            # Two that give the same key give the same value: anything else was refused before.
             conf={key: value for _, spec in specs for key, value in spec.conf.items()},
             packages=tuple(dict.fromkeys(package for _, spec in specs for package in spec.packages)),
         ),

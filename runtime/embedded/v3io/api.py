@@ -44,6 +44,7 @@ class AccessKey:
 
     def check(self, headers: Mapping[str, str]) -> None:
         """Check the key that a request shows. ApiError for another one, or none."""
+        # Compared in the same time whatever differs: how long it takes must not tell how far a guess fits.
         if self._key and not any(hmac.compare_digest(self._key, shown) for shown in _shown_keys(headers)):
             raise ApiError(401, -13, "Permission denied: send the access key as X-v3io-session-key")
 

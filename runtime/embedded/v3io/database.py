@@ -11,6 +11,7 @@ from headrace.runtime.errors import UsageError
 _VERSION = 1
 _FILE = "v3io.sqlite3"
 
+# AUTOINCREMENT never gives a number again: locations and commits tell a shard from its successor by it.
 _SCHEMA = """
 CREATE TABLE nodes (
     inode INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -86,11 +87,13 @@ def open_database(folder: Path) -> Database:
 
 
 def _opened(path: Path) -> Database:
+    # Refused at once where another server has the file, and keeps it locked. Transactions begin by hand.
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
         # No other process has the file open, so WAL needs no memory that is shared with others.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
+        # A commit doesn't wait for the disk: it outlives the process, and may be lost with the power.
         connection.execute("PRAGMA synchronous = NORMAL")
         _prepare(Database(connection))
     except BaseException:
@@ -104,7 +107,9 @@ def _prepare(database: Database) -> None:
     if version not in {0, _VERSION}:
         raise sqlite3.DatabaseError(f"it has version {version}, and this Headrace knows {_VERSION}")
     if version == 0:
+        # One transaction: a start that is killed in it leaves version 0, and the next one begins again.
         database.execute("BEGIN EXCLUSIVE")
+        # One by one: executescript would commit the transaction first.
         for statement in _SCHEMA.split(";\n"):
             database.execute(statement)
         database.execute(f"PRAGMA user_version = {_VERSION}")

@@ -187,6 +187,7 @@ def _checked(sent: dict[str, Any]) -> Attributes:
     for name, typed in sent.items():
         try:
             check_name(name)
+            # Only for its errors: what is kept is what was sent.
             decoded(typed)
         except MalformedError as error:
             raise invalid_argument(f"attribute {name[:80]!r}: {error}") from error

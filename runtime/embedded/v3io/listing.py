@@ -72,6 +72,7 @@ def _parse_request(container: str, query: str) -> _ListRequest:
     most = fields.get("max-keys") or str(_MAX_KEYS)
     if not (most.isascii() and most.isdecimal() and len(most) < 20 and 1 <= int(most) <= _MAX_KEYS):
         raise invalid_argument(f"max-keys is {most[:40]!r}, expected a number from 1 to {_MAX_KEYS}")
+    # A marker is a path, as NextMarker gave it. Children are found by name.
     marker = unquote(fields.get("marker", "")).strip("/").rpartition("/")[2]
     return _ListRequest(
         parse_address(f"{container}/{fields.get('prefix', '')}"),

@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 from headrace.runtime.embedded.v3io.database import Database
 from headrace.runtime.embedded.v3io.errors import invalid_argument, no_such_file, not_a_directory, not_empty
 
+# Making a node makes what is missing above it, by recursion, whose depth this bounds.
 _MAX_NAMES = 100
 
 

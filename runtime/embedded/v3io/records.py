@@ -59,6 +59,7 @@ class RecordWriter:
         failed = sum(map(bool, outcomes))
         # Where all were refused there is nothing to write, and no shard is made.
         if placed:
+            # Before the transaction that appends: this begins its own, and SQLite's don't nest.
             self._make_room(stream, placed)
             self._append(call.address, placed, outcomes)
         return json_answer({"FailedRecordCount": failed, "Records": outcomes})
@@ -102,6 +103,7 @@ class RecordWriter:
     def _shard_id(self, requested: Any, key: str | None, stream: Node) -> int:
         """Return the shard that the record names, else that of its key, else the next in turn, from 0 on."""
         if requested is None:
+            # By crc32: Python's own hash differs from process to process, and so would the shard of a key.
             turn = next(self._turns[stream.inode]) if key is None else zlib.crc32(key.encode())
             return turn % stream.shard_count
         if type(requested) is not int:

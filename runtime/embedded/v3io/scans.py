@@ -51,6 +51,7 @@ class _Page:
         """Take an item in, where the filter is true of it. MalformedError."""
         scan = self._scan
         self.steps += 1
+        # By a hash of the name each item is in one segment, whoever scans the others at the same time.
         if node.is_directory or zlib.crc32(node.name.encode()) % scan.segments != scan.segment:
             return
         # Parsing the attributes is work as well, whatever the filter looks at.
@@ -100,6 +101,7 @@ class Scans:
     async def _page(self, folder: str, scan: _Scan) -> tuple[list[dict[str, Any]], str]:
         """Return a page's items, and the name to go on behind; empty where nothing can follow."""
         page, after, before = _Page(scan), scan.after, None
+        # Over once a turn has passed no further name.
         while after != before:
             # A page may take long, and there is one thread: it goes on from the last name after each turn.
             before, turn_ends = after, page.steps + _STEPS_AT_ONCE

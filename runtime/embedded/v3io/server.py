@@ -140,6 +140,7 @@ class EmbeddedV3io:
                 f"the v3io server cannot use {error.filename or self._folder.kept or 'its folder'}: "
                 f"{error.strerror}; make room or choose another data folder"
             ) from error
+        # Cancelled as well: it has served nobody, so there is nothing to wait for.
         except BaseException:
             self.kill()
             raise

@@ -91,6 +91,7 @@ class ShardRecords:
 
     def discard(self, shard: Node) -> None:
         """Make all records of a deleted shard garbage. In the caller's transaction."""
+        # Of a node that is no shard the number is 0: there is nothing to discard.
         if shard.last_sequence:
             self._database.execute(_DISCARD, (shard.inode, shard.last_sequence + 1))
             self.sweep()

@@ -13,7 +13,7 @@ NOBODY = -1
 class AwaitingAck(AbstractSet[int]):
     """A set of first offsets, with the worker that has handled each, the time, and where a range ends.
 
-    Orphans are those whose worker has died: nobody is left to ack them.
+    Orphans are records that nobody is to ack any more: their worker has died, or they have failed since.
     """
 
     __slots__ = ("_ends", "_handled", "_seen", "has_orphans")
@@ -42,11 +42,11 @@ class AwaitingAck(AbstractSet[int]):
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def ranges(self) -> Collection[Span]:
-        """Return the spans of those that are ranges."""
+        """Return the spans of the ranges among them."""
         return [span for span in self._ends.items() if span[0] in self._handled]
 
     def end_of(self, first: int) -> int:
-        """Return the end of the record or range that begins there, or did when it was handled last."""
+        """Return the end of the record or range that begins at `first`, as it was when last handled."""
         return self._ends.get(first, first + 1)
 
     def add(self, firsts: Iterable[int], worker_index: int | None) -> None:
@@ -66,12 +66,12 @@ class AwaitingAck(AbstractSet[int]):
         return now - seen_at
 
     def add_ends(self, ranges: Iterable[Span]) -> None:
-        """Note where ranges end, of those that were added."""
+        """Note where the ranges end that were just added."""
         self._ends |= ranges
         self._ends = {first: end for first, end in self._ends.items() if first in self._handled}
 
     def forget(self, first: int, end: int) -> None:
-        """Remove what lies in `[first, end)`: it is settled."""
+        """Remove the records in `[first, end)`, which are settled."""
         # By the shorter way: an ack of one record must not cost the walk through all that wait.
         if end - first < len(self._handled):
             for offset in range(first, end):
@@ -80,7 +80,7 @@ class AwaitingAck(AbstractSet[int]):
             self._handled = {at: of for at, of in self._handled.items() if not first <= at < end}
 
     def orphan(self, worker_index: int) -> int:
-        """Make orphans of what a worker has handled that has died; return how many those are."""
+        """Make orphans of the records that a dead worker had handled; return how many there are."""
         orphans = {at: (None, of[1]) for at, of in self._handled.items() if of[0] == worker_index}
         self._handled |= orphans
         self.has_orphans |= bool(orphans)
@@ -107,7 +107,7 @@ class AwaitingAck(AbstractSet[int]):
         self.has_orphans = False
 
     def settled_in(self, ledger: Ledger) -> Ledger:
-        """Return a ledger in which these records are settled, and all else is as in that one."""
+        """Return a copy of `ledger` in which these records are settled."""
         found = Ledger(ledger.committable, ledger.settled_spans())
         if ledger.committable < ledger.position:
             found.add(ledger.committable, ledger.position)

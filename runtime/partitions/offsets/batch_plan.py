@@ -7,14 +7,14 @@ from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Planned
 from headrace.runtime.partitions.offsets.interval_set import Span
 
 Told = tuple[int, tuple[Span, ...]]
-"""What a commit tells that is about to begin: the version of the plan, and its batches."""
+"""The part of the plan that a commit tells of, noted when it begins: its version, and its batches."""
 
 
 class BatchPlan:
     """The planned batches of a partition, from the lowest open one up, and how far each of them has got.
 
     `planned` is what a commit says. A batch is safe, and may be handed out, once a commit of ours has told of
-    it: else nobody could repeat the same batch after a crash.
+    it: otherwise nobody could repeat the same batch after a crash.
     """
 
     __slots__ = (
@@ -30,14 +30,14 @@ class BatchPlan:
 
     def __init__(self, planned: PlannedBatches | None) -> None:
         self.planned = planned
-        self._is_in_flight = False  # what is in flight is the first batch
-        self._is_only_named = False  # the plan names a Spark session of ours, where nothing of it runs yet
-        self._has_died = False  # a worker, with what is in flight
-        self._deaths = 0  # that made suspects
+        self._is_in_flight = False  # whether the first batch is in flight
+        self._is_only_named = False  # the plan names a Spark session of ours; nothing of it runs there yet
+        self._has_died = False  # whether the worker has died that the batch in flight was at
+        self._deaths = 0  # deaths in the first batch that may have made suspects of its records
         self._safe: set[Span] = set()  # the batches of which a commit of ours has told
         # An earlier owner may have begun the batches below.
         self._told_end = 0 if planned is None else planned.last_end
-        self._version = 0  # rises where a batch is dropped without an outcome
+        self._version = 0  # rises when a batch is dropped without an outcome
 
     def of(self, offset: int | None) -> PlannedBatches | None:
         """Return the batch that the record at `offset` belongs to, by itself."""
@@ -49,7 +49,7 @@ class BatchPlan:
     def missing_from(self, position: int, next_offset: int | None) -> int:
         """Return how many offsets are still to be fetched of the batch that goes next.
 
-        `position` is the next offset to fetch, `next_offset` the lowest that waits; None where none does.
+        `position` is the next offset to fetch, `next_offset` the lowest that waits; None if none does.
         """
         batch = self.of(position if next_offset is None else next_offset)
         return 0 if batch is None else max(batch.end - position, 0)
@@ -57,10 +57,10 @@ class BatchPlan:
     # ---- before it is handed out
 
     def propose(self, part: PlannedBatches) -> None:
-        """Plan the batch `part`, which is to be handed out: nothing is left of those before it.
+        """Plan the batch `part`, which is to be handed out: nothing is left of the batches before it.
 
-        Batches that lie further on stay planned. A commit names one session: of what lies before a plan that
-        names one, the commit doesn't tell.
+        Batches that lie further on stay planned. A commit names one session: if the plan further on has one,
+        commits tell of that, and not of `part`.
         """
         self._keep_above(part.first)
         if (planned := self.planned) is None:
@@ -81,13 +81,13 @@ class BatchPlan:
             self._is_only_named = True
 
     def told(self) -> Told:
-        """Return what a commit tells that begins now, or later: for `on_safe`."""
+        """Return what a commit tells that is about to begin, to be given to `on_safe` when it is done."""
         return self._version, self.planned.batches if self.planned is not None else ()
 
     def on_safe(self, told: Told) -> None:
-        """Take the batches for safe of which a commit has told that is done now."""
+        """Note that a commit is done: the batches of which it has told are safe."""
         version, batches = told
-        # Else a batch was dropped since, and one with the same boundaries may be another one.
+        # In another version a batch was dropped since, and one with the same boundaries is a new one.
         if version == self._version and self.planned is not None:
             self._safe.update(set(batches).intersection(self.planned.batches))
 
@@ -97,7 +97,7 @@ class BatchPlan:
         return self.planned is None or self._safe.issuperset(self.planned.batches)
 
     def safe_end(self, offset: int | None) -> int | None:
-        """Return where the batch of the record at `offset` ends, if that may be handed out at once."""
+        """Return where the batch of the record at `offset` ends; None unless that batch is safe to send."""
         if self.planned is None or self.planned.session or offset is None:
             return None
         batch = self.planned.batch_at(offset)
@@ -106,7 +106,7 @@ class BatchPlan:
     # ---- what becomes of it
 
     def on_taken(self, first: int | None) -> None:
-        """Note that a batch from `first` on is handed out: nothing is left of those before it."""
+        """Note that a batch from `first` on is handed out: nothing is left of the batches before it."""
         self._is_only_named = self._has_died = False
         if first is not None:
             self._keep_above(first)
@@ -142,13 +142,13 @@ class BatchPlan:
             self.planned = PlannedBatches.of(left, self.planned.session)
 
     def on_died(self) -> None:
-        """Note that the worker died that has what is in flight."""
+        """Note that the worker has died that the batch in flight was at."""
         self._has_died = True
 
     def on_failed(self, failed: Sequence[Span]) -> None:
-        """Note that these offsets `[first, end)` of what is in flight failed.
+        """Note that these offsets `[first, end)` of the batch in flight failed.
 
-        What a worker died in comes again as it was, if it is one record: that has failed, and is no suspect.
+        A batch of one record that a worker died in stays planned: it has failed, and comes again as it was.
         """
         planned = self.planned
         is_all = planned is not None and list(failed) == [(planned.first, planned.end)]
@@ -158,13 +158,13 @@ class BatchPlan:
     def may_repeat_after_death(self) -> bool:
         """Return whether the batch that a worker died in goes once more as it was.
 
-        Only the same batch replaces what the dead worker may have written of it.
+        Only the same batch can replace what the dead worker may have written of it.
         """
         self._deaths += 1
         return self.planned is not None and self._deaths == 1
 
     def on_settled_below(self, offset: int) -> None:
-        """Drop batches that lie below `offset`: what nobody has to repeat needs no plan."""
+        """Drop batches that lie below `offset`: nobody has to repeat them."""
         before = self.planned
         self._keep_above(offset)
         if self.planned is not before:
@@ -173,8 +173,8 @@ class BatchPlan:
     def on_revoked(self) -> None:
         """Keep what the next owner has to know.
 
-        Batches that nobody has begun need not come as they were planned. Of what is only named nothing runs
-        in that session, and others may run there.
+        Batches that nobody has begun need not come as they were planned. A session that was only named is
+        left out: nothing of this partition runs there, but batches of others may.
         """
         if self.planned is None:
             return

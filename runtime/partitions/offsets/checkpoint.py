@@ -14,7 +14,7 @@ class PlannedBatches:
     """Offsets `[first, end)` of one partition that were handed out as one batch, or were about to be.
 
     Whoever delivers them again does so with the same boundaries, and ends `session` first: the Spark session
-    (a UUID) in which they may still be running; empty where the function has none. `behind`: more batches
+    (a UUID) in which they may still be running; empty if the function has none. `behind`: more batches
     `[first, end)` of which the same is true, ascending.
     """
 
@@ -25,7 +25,7 @@ class PlannedBatches:
 
     @classmethod
     def of(cls, batches: tuple[Span, ...], session: str = "") -> "PlannedBatches | None":
-        """Return the plan of these batches, which ascend; None where there are none."""
+        """Return the plan of these batches, which ascend; None if there are none."""
         return cls(*batches[0], session, batches[1:]) if batches else None
 
     @property
@@ -71,9 +71,10 @@ class PlannedBatches:
 class Checkpoint:
     """The state of a partition that survives its owner.
 
-    `offset`: the first one that isn't settled. `attempts`: (first, end, failed deliveries of each) of records
-    that are to be delivered again, or of one range of them, ascending. `acked`: settled spans `[first, end)`
-    above `offset`, ascending.
+    `offset`: the first one that isn't settled; lower while `ackWindowSize`, or a message that isn't written
+    yet, holds settled records back. `attempts`: (first, end, failed deliveries of each) of records that are
+    to be delivered again, or of one range of them, ascending. `acked`: settled spans `[first, end)` above
+    `offset`, ascending.
     """
 
     offset: int
@@ -87,7 +88,7 @@ class Checkpoint:
         return not (self.attempts or self.plan or self.acked)
 
     def within(self, end: int) -> "Checkpoint":
-        """Return what of it may be true where the log ends at `end`: nobody has handled what isn't there."""
+        """Return what can be true of a log that ends at `end`: nobody has handled what isn't there."""
         plan = self.plan.within(end) if self.plan is not None else None
         attempts = tuple(span for span in self.attempts if span[1] <= end)
         return Checkpoint(self.offset, attempts, plan, tuple(span for span in self.acked if span[1] <= end))

@@ -60,9 +60,10 @@ class CheckpointText:
     A partition from that number on has appeared since, and is read from its beginning whatever initialOffset
     says; one below it that has no commit has only been left alone so far.
 
-    `topic_id`: of the topic whose offsets these are, its first TOPIC_ID_CHARS; a topic made anew under its
-    name has another. `first_topics`: the ids of those that were there when the group first came to any. A
-    topic that isn't among them has appeared since, as a partition may. Both are empty where nobody knows.
+    `topic_id`: the first TOPIC_ID_CHARS of the id of the topic whose offsets these are; one that is made
+    anew by that name has another. `first_topics`: the ids of the topics that were there when the group first
+    came to any. A topic that isn't among them has appeared since, as a partition may. Both are empty if
+    nobody knows.
     """
 
     first_partition_count: int
@@ -71,7 +72,7 @@ class CheckpointText:
     first_topics: tuple[str, ...] = ()
 
     def encode(self, max_chars: int, *, runs_first: bool = False) -> Encoded:
-        """Write count, attempts from the lowest up, plan, acked runs likewise, until something doesn't fit.
+        """Write count, attempts from the lowest up, plan, acked runs from the lowest up, as far as they fit.
 
         `max_chars`: what the broker takes. What is left out is delivered again, or counted anew: less than
         the truth is always safe. `runs_first`: messages were written with acked runs, and would be again.

@@ -1,4 +1,4 @@
-"""Failed records of a partition, and those that may be to blame: remembered until they are settled."""
+"""Failed records of a partition, and suspects: remembered until they are settled."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,11 @@ from headrace.runtime.partitions.offsets.failure_text import in_one_line
 
 @dataclass(slots=True)
 class FailedRecord:
-    """A record, or a range, that failed. Attempts in which the runtime killed its worker do not count."""
+    """A record, or a range, that failed or is a suspect.
+
+    A kill by the runtime counts as a failure only if its KillReason blames the record (for eventTimeout, for
+    memory, for a protocol violation). Suspicion counts as none.
+    """
 
     failures: int = 0
     """Deliveries that failed; the next one is attempt `failures + 1`."""
@@ -27,21 +31,21 @@ class FailedRecord:
     end: int | None = None
     """The offset after the last one of a range.
 
-    None for a record, and where it isn't known: the next offset.
+    None for a record, and if it isn't known: the next offset.
     """
 
     @property
     def comes_again(self) -> bool:
-        """Whether the failure isn't answered yet: another delivery is to come, or what ends the record."""
+        """Whether the failure isn't answered yet: another delivery, or the end of the record, is to come."""
         return self.is_refused or (self.failures > 0 and not self.is_handled)
 
     def span_from(self, first: int) -> int:
-        """Return how many offsets it is, where `first` is its first."""
+        """Return how many offsets it has, if `first` is its first."""
         return 1 if self.end is None else self.end - first
 
     @property
     def reason_in_one_line(self) -> str:
-        """The last failure in one line, cut where it is long."""
+        """The last failure in one line, cut if it is long."""
         return in_one_line(self.reason)
 
 
@@ -62,7 +66,7 @@ class FailedRecords(dict[int, FailedRecord]):
 
     @classmethod
     def from_attempts(cls, attempts: Attempts, *, are_ranges: bool) -> "FailedRecords":
-        """Return what a commit says failed. Of ranges, each span is one."""
+        """Return the failed records that a commit tells of; of ranges, each span is one."""
         if attempts and not are_ranges:
             return FailedSpans(attempts)
         failed = cls(are_ranges=are_ranges)
@@ -70,7 +74,7 @@ class FailedRecords(dict[int, FailedRecord]):
         return failed
 
     def of(self, offset: int) -> FailedRecord | None:
-        """Return what is known of the record at that offset."""
+        """Return the failed record at that offset; None if there is none."""
         return self.get(offset)
 
     def judge_all(self, judge: OnRestored) -> None:
@@ -114,7 +118,7 @@ class FailedRecords(dict[int, FailedRecord]):
         failed.failures += 1
         failed.is_handled = False
         failed.reason, failed.end = reason, end
-        # Any offset of a range may be to blame: what of it comes again is halved by this number.
+        # Any offset of a range may be to blame, so this number says by how much to halve it.
         failed.among = among if end is None else max(among, end - offset)
 
     def note_handled(self, offsets: Iterable[int]) -> None:
@@ -124,7 +128,7 @@ class FailedRecords(dict[int, FailedRecord]):
                 failed.is_handled = True
 
     def to_come_below(self, end: int) -> list[tuple[int, int]]:
-        """Return the spans below `end` of what has failed and comes again; disjoint, ascending."""
+        """Return the spans below `end` of failed records that come again; disjoint, ascending."""
         return sorted(
             (at, at + failed.span_from(at)) for at, failed in self.items() if at < end and failed.comes_again
         )
@@ -135,14 +139,14 @@ class FailedRecords(dict[int, FailedRecord]):
         failed.end, failed.batch_limit = end, 1 if end is None else end - offset
 
     def refuse(self, offset: int, reason: str) -> None:
-        """Have a record never delivered, whatever was known of it."""
-        self.forget([offset])  # also what a commit has told of it
+        """Have a record never delivered, whatever was known of it before."""
+        self.forget([offset])  # also out of a span that a commit told of
         self[offset] = FailedRecord(reason=reason, batch_limit=1, is_refused=True)
 
     def split(self, first: int, at: int) -> bool:
-        """Cut a range, of which only what lies before `at` is handed out.
+        """Cut a failed range, of which only the part before `at` is handed out.
 
-        Return whether a rest stays what it was.
+        Return whether there was one to cut: its rest stays a failed range.
         """
         failed = self.get(first)
         if failed is None or failed.end is None or at >= failed.end:
@@ -157,12 +161,12 @@ class FailedRecords(dict[int, FailedRecord]):
             self.pop(offset, None)
 
     def forget_within(self, first: int, end: int) -> None:
-        """Remove what lies in `[first, end)`, which is settled, fetched or not."""
+        """Remove the failed records in `[first, end)`, which is settled, fetched or not."""
         for offset in [failed for failed in self if first <= failed < end]:
             del self[offset]
 
     def forget_below(self, offset: int) -> None:
-        """Remove what lies below `offset`: settled without an outcome, as the log has it no more."""
+        """Remove the failed records below `offset`: settled without an outcome, as the log lacks them now."""
         if self:
             self.forget_within(0, offset)
 
@@ -202,10 +206,10 @@ class FailedSpans(FailedRecords):
         return isinstance(offset, int) and self.of(offset) is not None
 
     def of(self, offset: int) -> FailedRecord | None:
-        """Return what is known of the record, which is known by itself from now on."""
+        """Return the failed record at that offset, cut out of its span; None if there is none."""
         at = bisect_right(self._told, offset, key=itemgetter(0)) - 1
         if at >= 0 and offset < self._told[at][1]:
-            # Cut out of its span: what becomes of this record says nothing of the others.
+            # Cut out, as the outcome of this record says nothing of the others in the span.
             failed = self[offset] = FailedRecord(self._told[at][2])
             self._told[at : at + 1] = _without(self._told[at], offset, offset + 1)
             if self._judge is not None:
@@ -213,7 +217,7 @@ class FailedSpans(FailedRecords):
         return self.get(offset)
 
     def judge_all(self, judge: OnRestored) -> None:
-        """Call `judge` with each record that is known by itself, and later with each that comes to be."""
+        """Call `judge` with each record that has an entry, and later with each that is cut out of a span."""
         self._judge = judge
         super().judge_all(judge)
 
@@ -228,14 +232,14 @@ class FailedSpans(FailedRecords):
         super().forget(offset for offset in offsets if self.of(offset) is not None)
 
     def forget_within(self, first: int, end: int) -> None:
-        """Remove what lies in `[first, end)`, also of the spans."""
+        """Remove the failed records in `[first, end)`, also out of the spans."""
         self._told = [part for span in self._told for part in _without(span, first, end)]
         super().forget_within(first, end)
 
     def to_come_below(self, end: int) -> list[tuple[int, int]]:
         """Return the spans below `end` that come again: all that a commit told of.
 
-        Whether those were handled since is not known.
+        Whether records of its spans were handled since is not known.
         """
         told = [(first, stop) for first, stop, _ in self._told if first < end]
         return sorted(super().to_come_below(end) + told)

@@ -21,7 +21,7 @@ _BETWEEN = (
 def in_one_line(reason: str) -> str:
     """Return a traceback's line with the exception's name, or another text's first line.
 
-    Cut where it is long.
+    Cut if it is long.
     """
     return _named_in(_last_part(reason)).rstrip(":")[:_LINE_CHARS]
 
@@ -42,7 +42,7 @@ def is_alike(reason: str, other: str) -> bool:
 
 
 def _exception_in(reason: str) -> str:
-    """Return the exception's name, "" where the text is no traceback."""
+    """Return the exception's name, "" if the text is no traceback."""
     found = _EXCEPTION.match(in_one_line(reason)) if _last_part(reason)[0] in _HEADERS else None
     return found[0] if found else ""
 

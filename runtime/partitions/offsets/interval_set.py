@@ -22,7 +22,7 @@ class IntervalSet:
     def __init__(self) -> None:
         self.count = 0  # how many numbers it holds; written here only
         self._pages: list[list[int]] = [[]]  # no span lies in two
-        self._borders: list[int] = []  # where the pages behind the lowest begin
+        self._borders: list[int] = []  # a lower bound of each page but the lowest
 
     def __bool__(self) -> bool:
         return self.count > 0
@@ -78,7 +78,7 @@ class IntervalSet:
         return list(_pairs(taken))
 
     def take_through(self, bound: int) -> int:
-        """Remove what lies below `bound`, and the span that it reaches; return its end, else `bound`."""
+        """Remove what lies below `bound`, and the span that it reaches; return its end, or `bound`."""
         if self.count:
             page = self._join(0, bisect_right(self._borders, bound))
             if high := bisect_right(page, bound):

@@ -13,14 +13,14 @@ class Ledger:
 
     Below `committable` everything is settled; from `position` on nothing has been fetched; between them, what
     is in no settled span is open. Acks may come before their records: spans settled ahead lie at or above
-    `position` and count from the moment that the fetch gets there. Offsets are Kafka's: int, >= 0. Spans are
-    half-open, `[first, end)`.
+    `position`, and move `committable` once the fetch gets there (a commit may pass them at once:
+    PartitionOffsets.checkpoint). Offsets are Kafka's: int, >= 0. Spans are half-open, `[first, end)`.
     """
 
     __slots__ = ("_ahead", "_committable", "_position", "_settled")
 
     def __init__(self, start: int, settled: Iterable[Span] = ()) -> None:
-        """Begin at `start`, the first offset to handle; of what follows, the spans `settled` already are.
+        """Begin at `start`, the first offset to handle; the spans `settled` above it are settled already.
 
         `Ledger(committable, settled_spans())` goes on where another was, as if fetched anew from there.
         """
@@ -33,7 +33,10 @@ class Ledger:
 
     @property
     def committable(self) -> int:
-        """The offset that a commit may say: the lowest one that isn't settled, or `position`."""
+        """The lowest offset that isn't settled, or `position`.
+
+        PartitionOffsets.checkpoint makes of it the offset that a commit says.
+        """
         return self._committable
 
     @property
@@ -48,9 +51,9 @@ class Ledger:
 
     @property
     def has_ahead(self) -> bool:
-        """Whether something is settled ahead: then `add` may leave some of what it is given settled.
+        """Whether something is settled ahead of the fetch: then some of what `add` is given may stay settled.
 
-        Read it before `add`, and hand out only what `is_open` after it.
+        Read it before `add`, and hand out only what `is_open` after that.
         """
         return bool(self._ahead)
 
@@ -71,7 +74,7 @@ class Ledger:
         return self._committable <= offset < self._position and offset not in self._settled
 
     def open_spans(self, first: int, end: int) -> Iterator[Span]:
-        """Yield what of `[first, end)` was fetched in this assignment and is not settled, ascending."""
+        """Yield the open spans of `[first, end)`: fetched in this assignment, not settled; ascending."""
         return self._settled.gaps(max(first, self._committable), min(end, self._position))
 
     def unsettled_spans(self, first: int, end: int) -> Iterator[Span]:
@@ -84,10 +87,10 @@ class Ledger:
         return offset < self._committable or offset in self._settled or offset in self._ahead
 
     def add(self, first: int, end: int) -> None:
-        """Open what isn't settled ahead of `[first, end)`, fetched now.
+        """Open the offsets of `[first, end)`, fetched now, that aren't settled ahead.
 
         Offsets skipped since `position` hold no record and settle.
-        Raises ValueError where the span is empty or was fetched before.
+        Raises ValueError if the span is empty or was fetched before.
         """
         if not self._position <= first < end:
             raise ValueError(f"[{first}, {end}) does not follow position {self._position}")
@@ -98,7 +101,7 @@ class Ledger:
                 self._settle_fetched(*span)
 
     def advance(self, position: int) -> None:
-        """Settle what lies below `position`, where a fetch found no record (control records, compaction)."""
+        """Settle all offsets below `position`, as a fetch found no record there (control, compaction)."""
         gap = self._position
         if position > gap:
             self._position = position
@@ -108,7 +111,7 @@ class Ledger:
     def settle(self, first: int, end: int) -> int:
         """Settle `[first, end)`, in any order, more than once; return how many open offsets that settled.
 
-        Any span may be named. What lies from `position` on is kept as settled ahead, and isn't counted.
+        Any span may be named. Offsets from `position` on are kept as settled ahead, and aren't counted.
         """
         if end > self._position:
             self._ahead.insert(max(first, self._position), end)
@@ -116,7 +119,7 @@ class Ledger:
         return self._settle_fetched(first, end)
 
     def reopen(self, first: int, end: int) -> None:
-        """Take back what settled `[first, end)`, fetched or ahead: `committable` may move back."""
+        """Make `[first, end)` unsettled again, fetched or ahead: `committable` may move back."""
         spans = [(min(first, self._committable), self._committable)]
         spans += self._settled.to_list() + self._ahead.to_list()
         self._committable = min(first, self._committable)

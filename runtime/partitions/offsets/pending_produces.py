@@ -20,9 +20,9 @@ in its handler again, or was acked in that delivery, which counts once that has 
 
 
 class HandlerCall:
-    """A call of a handler, with a record or a batch, and what it has produced.
+    """A call of a handler, with a record or a batch, and the messages that it has produced.
 
-    There is one for nearly each message: what is tracked by the garbage collector costs most of its time.
+    Nearly each message makes one, so it is small: objects that the garbage collector tracks cost most here.
     """
 
     __slots__ = ("failure", "open", "outgoing", "records", "waits")
@@ -33,7 +33,7 @@ class HandlerCall:
         self.outgoing: list[Outgoing] | tuple[()] = ()
         """Messages that go with the commit of its records."""
         self.waits = False
-        """Whether nothing can be written where one of its messages goes."""
+        """Whether the target of one of its messages can't be written to now."""
         self.failure = ""
         """Why one of its messages couldn't be written."""
         self.records: Sequence[tuple[Any, int]] = ()
@@ -51,20 +51,21 @@ class HandlerCall:
 
 
 class PendingRecord(NamedTuple):
-    """A record, or a range, up to `end`. `failures`: deliveries of it that had failed before that call."""
+    """A record, or a range, up to `end`. `failures`: how many of its deliveries had failed before `call`."""
 
     call: HandlerCall
     end: int
     failures: int
     record: WireRecord | None = None
-    """Where records may overtake each other: only it would have to come again."""
+    """The record, if records may overtake each other: then it alone comes again, and not by a fetch."""
 
 
 class PendingProduces(dict[int, PendingRecord]):
     """Records whose messages aren't written yet, by first offset: nearly always none, which costs one test.
 
-    `rejected` has those of which a message was refused. An ack may be one of the delivery that has failed by
-    that message, and a settled record produces for nobody: no ack counts before a later delivery.
+    `rejected` has the records of which a message was refused. An ack may be of the very delivery that has
+    failed by that message, and once a record is settled nobody produces for it again: so no ack counts before
+    a later delivery.
     """
 
     __slots__ = ("outgoing_bytes", "rejected", "wait_count")
@@ -93,7 +94,7 @@ class PendingProduces(dict[int, PendingRecord]):
             self.wait_count += 1
 
     def drop(self, first: int) -> PendingRecord | None:
-        """Remove a record. What was to go with a commit is void, for all records of its call."""
+        """Remove a record. Messages that were to go with a commit are void, for all records of its call."""
         pending = self.pop(first, None)
         if pending is not None:
             self.wait_count -= pending.call.waits
@@ -101,7 +102,7 @@ class PendingProduces(dict[int, PendingRecord]):
         return pending
 
     def let_go(self, first: int) -> None:
-        """End the call of a record that comes again: what was to go with a commit is void.
+        """End the call of a record that comes again: its messages that were to go with a commit are void.
 
         While messages are on their way, the record stays until it is handed out again: it may be acked
         before.
@@ -112,7 +113,7 @@ class PendingProduces(dict[int, PendingRecord]):
                 self.drop(first)
 
     def _void(self, call: HandlerCall) -> None:
-        if call.outgoing:  # no part of it goes without the others
+        if call.outgoing:  # all messages of a call go, or none
             self.outgoing_bytes -= sum(message.size_bytes for message, _ in call.outgoing)
             call.outgoing = ()
 
@@ -125,7 +126,7 @@ class PendingProduces(dict[int, PendingRecord]):
         return offset, list(spans_without([(offset, committable), *acked], holes))
 
     def outgoing(self, covered: Sequence[Span]) -> list[Outgoing]:
-        """Return what has to be written with a commit that covers these spans, which ascend; by offset."""
+        """Return the messages that go with a commit that covers these ascending spans, in order of offset."""
         calls = (pending.call for first, pending in sorted(self.items()) if _is_within(covered, first))
         return [message for call in dict.fromkeys(calls) for message in call.outgoing]
 
@@ -136,16 +137,15 @@ class PendingProduces(dict[int, PendingRecord]):
         self.rejected[first] = "waits"
 
     def restore_rejected(self, firsts: Iterable[int], ledger: Ledger) -> None:
-        """Take over what was rejected when the partition left, but for what was settled meanwhile."""
+        """Take over the records that were rejected when the partition left, if they aren't settled since."""
         self.rejected.update({first: "waits" for first in firsts if not ledger.is_settled(first)})
 
     def on_handed_out(self, first: int, end: int) -> None:
-        """Note that another delivery of a record begins: what an earlier one has produced says no more.
+        """Note that another delivery of a record begins: messages of an earlier one don't count any more.
 
-        A range may hold others of an assignment before, where ranges began elsewhere: they are part of it
-        now.
+        A range may hold rejected ranges of an earlier assignment, which began at other offsets: they are part
+        of it now.
         """
-        # What an earlier delivery has produced says no more: this one produces again.
         before, within = self.drop(first), self._rejected_within(first, end)
         for offset in within:
             del self.rejected[offset]
@@ -153,7 +153,7 @@ class PendingProduces(dict[int, PendingRecord]):
             self.rejected[first] = "runs"
 
     def split(self, first: int, at: int) -> None:
-        """Cut a rejected range, of which what lies before `at` is handed out: no ack counts for the rest."""
+        """Cut a rejected range, of which the part before `at` is handed out: no ack counts for the rest."""
         if first in self.rejected:
             self.rejected[at] = "waits"
 

@@ -89,6 +89,7 @@ class WorkerAcks:
         `view` is None for a run whose partition is gone: it is empty.
         """
         self.running = view
+        # Each OWNED frame makes a new mapping, so the same object says that nothing has changed since.
         owned = self._fast_owned = self._owned
         self._fast = None
         if view is not None and self._takes_acks and not self._is_cumulative:

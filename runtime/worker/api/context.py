@@ -46,6 +46,7 @@ class EventTasks:
         context.run(CURRENT_RECORD.set, getattr(event, "_record", None))
         task = asyncio.get_running_loop().create_task(coroutine, context=context)
         self._tasks.add(task)
+        # In its context: what is logged at its end belongs to its record.
         task.add_done_callback(lambda task: self._ended(task, event), context=context)
         return task
 

@@ -155,6 +155,7 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
 
     def _waits_for_others(self) -> bool:
         """Whether timers or connections wait."""
+        # asyncio's own, by which other threads wake the loop: always in the selector.
         own_pipe = 1
         return bool(self._scheduled) or len(self._selector.get_map()) > own_pipe  # type: ignore[attr-defined]
 

@@ -250,16 +250,19 @@ class HandlerMetrics:
             if not self._metrics and self._sends_by_itself:
                 threading.Thread(target=self._send_forever, name="headrace-metrics", daemon=True).start()
             metric = made(measure, self._on_change, self._series)
+            # A new dict: the sending thread may be going through the last one.
             self._metrics = {**self._metrics, measure.name: metric}
             return metric
 
     def _on_change(self) -> None:
+        # Asked first, as `set` takes a lock each time.
         if not self._has_changed.is_set():
             self._has_changed.set()
 
     def _send_forever(self) -> None:
         while True:
             self._has_changed.wait()
+            # What changes within this time goes out together.
             time.sleep(SEND_SECONDS)
             self.flush()
 

@@ -169,6 +169,7 @@ class WorkerProducer:
                 raise ValueError(f"produce({message.topic!r}): no message can say that: {error}") from None
             with self._bytes_freed:
                 # Blocks whoever produces, until the processor has confirmed enough of what is under way.
+                # A message that is larger than the bound goes alone, once nothing else is under way.
                 while self._open_bytes and self._open_bytes + pending.size_bytes > PRODUCE_WINDOW_BYTES:
                     self._bytes_freed.wait()
                 self._open[self._next] = pending

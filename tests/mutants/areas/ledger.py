@@ -1,4 +1,4 @@
-"""What is settled, what a commit says of it, and what the next owner believes: runtime/partitions/books."""
+"""Ledger and checkpoint, and what the next owner believes of a commit: runtime/partitions/offsets."""
 
 from mutant import Mutant
 

@@ -216,7 +216,7 @@ async def test_what_a_worker_says_once_it_was_told_to_stop_harms_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lies = "say(outcomes.encode_progress(2**40, 0, 1), framing.frame(FrameKind.READY, b'1'), b'abc')"
-    act = f"its_names()['self'].inbox.stop = lambda: (write('lied'), {lies}, os._exit(0))"
+    act = f"its_names()['self']._env.inbox.stop = lambda: (write('lied'), {lies}, os._exit(0))"
     handler = PRELUDE.replace("{act}", act).replace("{then}", RETURNS)
     async with bench(tmp_path, handler) as b:
         (p,) = b.assign(("t", 0))

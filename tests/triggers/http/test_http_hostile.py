@@ -10,7 +10,7 @@ import pytest
 from http_function import Function, http_function
 from worker_bench import kill_worker_process, until
 
-from headrace.runtime.web import addresses
+from headrace.runtime.web import limits
 from headrace.triggers.http import requests
 
 WAITS = """
@@ -104,7 +104,7 @@ async def test_a_slow_body_is_408_and_a_slow_head_is_cut_off(
 async def test_a_thousand_idle_connections_keep_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(addresses, "_MOST_CONNECTIONS", 100)
+    monkeypatch.setattr(limits, "_MAX_CONNECTIONS", 100)
     async with http_function(tmp_path, "def handler(context, event): return 'x'") as f:
         idle = [await f.connect() for _ in range(1000)]
         await still_answers(f)

@@ -38,7 +38,7 @@ def _unused(key: str, default: object, annotation: str, why: str, unit: str = ""
 
 
 class ClientAttributes(Settings):
-    """Attributes beside those of KafkaAttributes, which only Nuclio's client uses."""
+    """Attributes that only Nuclio's client uses."""
 
     version: Text = _unused("version", "", "kafka-version", _ANY_VERSION)
     log_level: Count = _unused("logLevel", 0, "kafka-log-level", _OTHER_LOG)

@@ -57,6 +57,7 @@ def holds(source: str, lookup: Lookup, steps: Steps | None = None) -> bool:
     condition, word_count = _parsed_condition(source)
     taken = steps or Steps()
     taken.take(word_count)
+    # Only true itself: an attribute's number or text, taken as a condition, doesn't hold.
     return condition.value(taken.counted(lookup)) is True
 
 

@@ -165,6 +165,7 @@ class Parser:
         # Counted, not nested: a thousand times NOT is as deep as one.
         part = self._comparison()
         negated = Not(part) if count else part
+        # Twice, and not without: also what is neither true nor false becomes one of the two.
         return Not(negated) if count and count % 2 == 0 else negated
 
     def _comparison(self) -> Expression:
@@ -223,6 +224,7 @@ class Parser:
         if word := self.has_word("true", "false"):
             return Literal(word == "true")
         # Names of functions are no keywords: an attribute may have one, if no parenthesis follows.
+        # Each word has a token behind it: the last one of all is the end.
         if token.kind == "word" and self._tokens[self._next + 1].text == "(":
             return self._call()
         name = self.name()

@@ -65,6 +65,7 @@ class Not:
     part: Expression
 
     def value(self, lookup: Lookup) -> Value | None:
+        # What is absent, or is no condition, counts as false: its negation is true.
         return self.part.value(lookup) is not True
 
 
@@ -148,6 +149,7 @@ def _calculated(sign: str, left: Value | None, right: Value | None) -> int | flo
         result = _ARITHMETIC[sign](left, right)
     except ArithmeticError:  # division by zero, or a double that overflows
         return None
+    # Python's ints have no end, and numbers of the web API have 64 bits.
     return result if is_number(result) else None
 
 
