@@ -26,8 +26,6 @@ _NAME_THEIR_EXTRA = tuple(
     f"functions/{name}/__init__.py" for name in ("long_tasks", "model_metrics", "run_tracking")
 )
 _MADE_BY_PROTOC = "_pb2.py"
-# Classes of one name that a reader can't take for each other, each with its reason.
-_ONE_NAME_FOR_TWO: dict[str, str] = {}
 # With one of these in front, a sentence can't be understood without the code around it.
 _POINTING = re.compile(
     r"(All|And|As|At|By|From|Here|In|Its?|None|Nothing|Of|On|Once|One|So|That|Their|There|These|They|This|Those|To"
@@ -167,9 +165,7 @@ def test_one_name_is_one_class() -> None:
             for node in tree.body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     homes.setdefault(node.name, []).append(path)
-    twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
-    assert {name: paths for name, paths in twice.items() if name not in _ONE_NAME_FOR_TWO} == {}
-    assert _ONE_NAME_FOR_TWO.keys() <= twice.keys()
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
 def docstrings() -> Iterator[tuple[str, str]]:
