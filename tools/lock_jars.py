@@ -12,15 +12,17 @@ from headrace.runtime.embedded.java import find_java
 from headrace.runtime.embedded.kafka.jars import KAFKA_JARS
 from headrace.runtime.embedded.kafka.jars import LOCK as KAFKA_LOCK
 from headrace.runtime.embedded.maven_jars import JarLock, JarSet, fetch_jars, sha256
-from headrace.runtime.embedded.spark.jars import LOCK as SPARK_LOCK
-from headrace.runtime.embedded.spark.jars import spark_jar_set
+from headrace.runtime.embedded.spark.jars import spark_jar_set, spark_lock
+from headrace.runtime.spark.versions import spark_versions
 
 _HEAD = "# Written by `make lock-jars`: each jar, and its sha256.\n"
 
 
 def main() -> None:
-    """Both locks, from a cache of their own."""
-    for path, jars in ((KAFKA_LOCK, KAFKA_JARS), (SPARK_LOCK, spark_jar_set())):
+    """Write Kafka's lock and one of each connector, each from a cache of its own."""
+    connectors = dict.fromkeys(version.connector for version in spark_versions())
+    locks = [(KAFKA_LOCK, KAFKA_JARS), *((spark_lock(it), spark_jar_set(it)) for it in connectors)]
+    for path, jars in locks:
         with tempfile.TemporaryDirectory() as cache:
             os.environ["XDG_CACHE_HOME"] = cache
             path.write_text(_HEAD + "".join(f"{line}\n" for line in lines(jars)))

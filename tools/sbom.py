@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.runtime.embedded.kafka.jars import LOCK as KAFKA_LOCK
-from headrace.runtime.embedded.spark.jars import LOCK as SPARK_LOCK
+from headrace.runtime.embedded.spark.jars import spark_lock
+from headrace.runtime.spark.versions import spark_versions
 
 ROOT = Path(__file__).parents[1]
 _SCOPES = ("required", "optional", "excluded")
@@ -88,10 +89,9 @@ def names_in(requirements: str) -> set[str]:
 
 
 def jars() -> Iterator[dict[str, Any]]:
-    """Of both sets; what both have is there once."""
-    lines = {
-        line for path in (KAFKA_LOCK, SPARK_LOCK) for line in path.read_text().splitlines() if line[:1] != "#"
-    }
+    """Of all sets; what several have is there once."""
+    paths = {KAFKA_LOCK, *(spark_lock(version.connector) for version in spark_versions())}
+    lines = {line for path in paths for line in path.read_text().splitlines() if line[:1] != "#"}
     for line in sorted(lines):
         coordinates, digest = line.split()
         group, name, version = coordinates.split(":")

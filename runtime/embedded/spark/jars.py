@@ -6,15 +6,14 @@ from xml.sax.saxutils import quoteattr
 
 from headrace.runtime.embedded.java import Java
 from headrace.runtime.embedded.maven_jars import JarLock, JarSet, fetch_jars, read_lock
-from headrace.runtime.embedded.spark.installed import NEEDS_EXTRA
+from headrace.runtime.embedded.spark.installed import NEEDS_EXTRA, pyspark_version
+from headrace.runtime.spark.versions import nearest_version
 
 EXTRA = f"spec.spark {NEEDS_EXTRA}"
-LOCK = Path(__file__).with_name("jars.lock")  # `make lock-jars` writes it
 _PATTERN = "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
 
-# Later connectors name artifacts that don't resolve everywhere; this one runs with every Spark 4.0.
-_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-# Without the known holes of what it names itself (3.9.0: CVE-2025-27817, CVE-2026-35554, CVE-2026-33558).
+_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+# Without the known holes of what older ones name (3.9.0: CVE-2025-27817, CVE-2026-35554, CVE-2026-33558).
 _KAFKA_CLIENTS = "org.apache.kafka:kafka-clients:3.9.2"
 # In the place of PySpark's own, which read what brokers send and have known holes (CVE-2025-12183, -66566 and
 # CVE-2026-59949; CVE-2026-87795 and others). org.lz4 lives on under this name.
@@ -52,15 +51,28 @@ _EXCLUDED = (
 
 
 def spark_jars(java: Java, packages: tuple[str, ...]) -> list[Path]:
-    """Return the jars, fetched where they are missing (18 MB without packages). See `fetch_jars`."""
-    return sorted(fetch_jars(spark_jar_set(packages), java).glob("*.jar"))
+    """Return the jars, fetched where they are missing (18 MB without packages). See `fetch_jars`.
+
+    The Kafka source is that of the PySpark that is installed: the server runs on its jars.
+    """
+    connector = nearest_version(pyspark_version()).connector
+    return sorted(fetch_jars(spark_jar_set(connector, packages), java).glob("*.jar"))
 
 
-def spark_jar_set(packages: tuple[str, ...] = ()) -> JarSet:
-    """Return the set of the Kafka source's jars, with known sha256, and those of packages, with none."""
+def spark_lock(connector: str) -> Path:
+    """Return the file of the sha256 of a connector's jars, which `make lock-jars` writes."""
+    return Path(__file__).with_name(f"jars-{connector}.lock")
+
+
+def spark_jar_set(connector: str, packages: tuple[str, ...] = ()) -> JarSet:
+    """Return the set of the Kafka source's jars, with known sha256, and those of packages, with none.
+
+    `connector` is the version of the source, as in versions.toml.
+    """
     # A package of the user's takes the place of Headrace's own, in whatever version.
     named = {package.rpartition(":")[0] for package in packages}
-    ours = (jar for jar in (_KAFKA, _KAFKA_CLIENTS, *_CODECS) if jar.rpartition(":")[0] not in named)
+    kafka = f"{_CONNECTOR}:{connector}"
+    ours = (jar for jar in (kafka, _KAFKA_CLIENTS, *_CODECS) if jar.rpartition(":")[0] not in named)
     coordinates = sorted((*packages, *ours))
     digest = hashlib.sha256(" ".join(coordinates).encode()).hexdigest()[:12]
     own = f" and {', '.join(packages)}" if packages else ""
@@ -70,7 +82,7 @@ def spark_jar_set(packages: tuple[str, ...] = ()) -> JarSet:
         module=_module(coordinates),
         extra=EXTRA,
         pattern=_PATTERN,
-        lock=JarLock(read_lock(LOCK, _PATTERN), is_open=bool(packages)),
+        lock=JarLock(read_lock(spark_lock(connector), _PATTERN), is_open=bool(packages)),
         count=0 if packages else 7,
         megabytes=0 if packages else 18,
     )

@@ -22,7 +22,7 @@ from headrace.runtime.embedded.java import find_java
 from headrace.runtime.embedded.maven_jars import pyspark_jars
 from headrace.runtime.embedded.ports import free_port_of_localhost
 from headrace.runtime.embedded.spark.command import ServerFiles
-from headrace.runtime.embedded.spark.installed import check_spark_installed
+from headrace.runtime.embedded.spark.installed import check_spark_installed, pyspark_version
 from headrace.runtime.embedded.spark.jars import EXTRA, spark_jars
 from headrace.runtime.embedded.spark.process import SparkServerError, SparkServerProcess, last_lines
 from headrace.runtime.embedded.spark.sharing import share_spark
@@ -30,6 +30,7 @@ from headrace.runtime.embedded.subprocesses import run_in_thread
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.spark.link import SharedToken, SparkLink
+from headrace.runtime.spark.versions import notice_of_java
 from headrace.runtime.tasks import end_tasks
 from headrace.runtime.users import OURS, ProcessUser
 
@@ -138,6 +139,8 @@ class SparkServer:
     async def _prepare(self) -> None:
         """Prepare all that is needed before the first start."""
         java = await run_in_thread(find_java)
+        if notice := notice_of_java(pyspark_version(), java.build):
+            logger.warning("%s (from %s)", notice, java.origin)
         more_jars = await run_in_thread(spark_jars, java, self._shared.spec.packages)
         folder = await self._folder.take_for(self._user)
         if self._user.is_another:

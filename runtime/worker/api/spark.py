@@ -6,10 +6,13 @@ import sys
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from headrace.runtime.errors import HeadraceError
 from headrace.runtime.spark.link import Endpoint, SharedToken, channel_options
+from headrace.runtime.spark.versions import fault_of_server
 
 logger = logging.getLogger("headrace.handler")
 
@@ -18,6 +21,10 @@ _IDLE_SECONDS = 300.0
 # pyspark's own wait gets as long as a minute between tries; a server that comes back is wanted at once.
 _MAX_RETRIES, _MAX_BACKOFF_MS = 600, 1000
 _AWAY_SECONDS, _POLL_SECONDS = 600.0, 0.05  # as long, for a server that is being started again
+
+
+class SparkVersionError(HeadraceError):
+    """A call that a Spark server, older than this client, is known not to take."""
 
 
 class WorkerSpark:
@@ -39,6 +46,10 @@ class WorkerSpark:
 
         `token` is added to the url where the server may be started again, with another one.
         """
+        if url:
+            # At each import, of every pandas 3, as a warning beside some record. Headrace tests both
+            # together, and says itself, once, where a version is newer than that.
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         self._url = url
         self._handler_module = handler_module
         self._session_id = session_id
@@ -114,9 +125,34 @@ class WorkerSpark:
         session.client.set_retry_policies([DefaultPolicy(_MAX_RETRIES, 2.0, max_backoff=_MAX_BACKOFF_MS)])
         for key, value in self._conf.items():
             session.conf.set(key, value)
+        if self._token is None:  # else the server is ours, of the version that is installed here
+            _compare_versions(session)
         # A closed session's id is refused for good, and plans of batches name sessions by id.
         session.stop = _stay_open  # type: ignore[method-assign]  # what ends here would end for the worker
         return session
+
+
+def _compare_versions(session: Any) -> None:
+    """Ask the server's version, and log what is known not to work with it.
+
+    What then doesn't work says so itself, instead of the name of a setting that the server doesn't have.
+    """
+    import pyspark
+
+    fault = fault_of_server(pyspark.__version__, session.version)
+    if not fault:
+        return
+    logger.warning(fault)
+    create = session.createDataFrame
+
+    def create_dataframe(*args: Any, **kwargs: Any) -> Any:
+        # Tried all the same: a vendor's server may have more than its version says.
+        try:
+            return create(*args, **kwargs)
+        except Exception as error:
+            raise SparkVersionError(f"{fault} ({type(error).__name__})") from error
+
+    session.createDataFrame = create_dataframe
 
 
 def _stay_open() -> None:

@@ -1,7 +1,6 @@
 """spec.spark: what it may say, in which words it is refused, and how a session is addressed."""
 
 import importlib.metadata
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,13 @@ from function_files import load_changed, problems_of
 from spark import spark_function
 
 from headrace.runtime.config.spark import SparkSpec
+from headrace.runtime.config.trigger import CommandSettings
 from headrace.runtime.embedded.java import Java
 from headrace.runtime.embedded.spark.command import ServerFiles
 from headrace.runtime.embedded.spark.installed import check_spark_installed
 from headrace.runtime.embedded.spark.sharing import SharedSpark
 from headrace.runtime.errors import UsageError
+from headrace.runtime.processor.loading import load_functions
 from headrace.runtime.spark.link import Endpoint, SharedToken, SparkLink
 
 
@@ -161,14 +162,59 @@ def test_settings_may_be_secrets_and_stand_in_no_command_line(tmp_path: Path) ->
 
 
 def test_what_is_not_installed_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "grpc" else real(name))
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "grpcio":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
     with pytest.raises(UsageError, match=r"pip install 'headrace\[spark\]' \(missing: grpcio\)"):
         check_spark_installed()
 
 
-def test_a_pandas_that_is_too_new_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions = {"pyspark": "4.0.5", "pandas": "3.0.1"}
-    monkeypatch.setattr(importlib.metadata, "version", versions.__getitem__)
-    with pytest.raises(UsageError, match=r"needs pandas below 3 for PySpark 4\.0, here is 3\.0\.1"):
+@pytest.mark.parametrize(
+    ("versions", "complaint"),
+    [
+        ({"pyspark": "3.5.9", "pandas": "2.3.3"}, "runs with PySpark 4.0 and newer, here is 3.5.9"),
+        ({"pyspark": "4.3.0", "pandas": "2.1.4"}, "needs pandas 2.2 or newer, here is 2.1.4"),
+    ],
+)
+def test_what_is_too_old_is_named(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], complaint: str
+) -> None:
+    real = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: versions.get(name) or real(name))
+    with pytest.raises(UsageError, match=complaint):
         check_spark_installed()
+
+
+def test_a_version_newer_than_all_that_was_tested_is_a_note_and_no_problem(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real = importlib.metadata.version
+    newer = {"pyspark": "4.17.0"}
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: newer.get(name) or real(name))
+    check_spark_installed()
+    path = spark_function(tmp_path, {}).path
+    (tmp_path / "main.py").write_text("def handler(context, event): pass\n")
+    (loaded,) = load_functions([path], (), CommandSettings())
+    assert not loaded.problems
+    assert loaded.function is not None
+    assert any(
+        "spec.spark: runs with PySpark 4.17.0; it is tested with" in it for it in loaded.function.notices
+    )
+
+
+def test_the_client_alone_is_enough_where_the_server_runs_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "pyspark":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "4.2.0" if name == "pyspark-client" else real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _: ["pandas>=2.2", 'twine; extra == "dev"'])
+    check_spark_installed()

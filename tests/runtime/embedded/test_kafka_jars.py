@@ -14,6 +14,7 @@ from headrace.runtime.embedded.kafka.jars import KAFKA_JARS, KAFKA_VERSION, clas
 from headrace.runtime.embedded.maven_jars import JarLock, JarSet, cache_dir, fetch_jars
 from headrace.runtime.embedded.spark.jars import spark_jar_set
 from headrace.runtime.errors import UsageError
+from headrace.runtime.spark.versions import spark_versions
 
 # Stands for `java -jar ivy.jar ... -retrieve PATTERN`: says what Ivy says, writes what it writes.
 FAKE_IVY = """#!/bin/sh
@@ -132,11 +133,14 @@ def test_jars_that_a_user_named_are_as_they_come_beside_those_that_are_locked(
     assert fetch_jars(replace(JARS, lock=lock), fake_java(tmp_path)).is_dir()
     with pytest.raises(UsageError, match=r"jar1\.jar is another"):
         fetch_jars(replace(JARS, lock=JarLock({"jar1.jar": "0" * 64}, is_open=True)), fake_java(tmp_path))
-    assert spark_jar_set(("org.example:more:1",)).lock.is_open
-    assert not spark_jar_set().lock.is_open
+    assert spark_jar_set("4.2.0", ("org.example:more:1",)).lock.is_open
+    assert not spark_jar_set("4.2.0").lock.is_open
 
 
-@pytest.mark.parametrize("jars", [KAFKA_JARS, spark_jar_set()], ids=["kafka", "spark"])
+SETS = {"kafka": KAFKA_JARS} | {it.connector: spark_jar_set(it.connector) for it in spark_versions()}
+
+
+@pytest.mark.parametrize("jars", SETS.values(), ids=SETS)
 def test_each_jar_that_is_fetched_has_its_sha256_in_the_package(jars: JarSet) -> None:
     assert len(jars.lock.digests) == jars.count
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in jars.lock.digests.values())
