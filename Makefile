@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test test-without-spark test-full test-times check format generate audit lock-jars storm simulation mutants fuzz schedules bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-rebalance bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
+.PHONY: help setup demo quick test test-without-spark test-full test-brokers test-times check format generate audit lock-jars upgrade storm simulation mutants fuzz schedules bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-rebalance bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ test-without-spark: $(READY) ## those that start no Spark
 test-full: $(READY) ## all tests: also those that repeat a proof where it costs more (half an hour)
 	@HEADRACE_TEST_FULL=1 $(PYTEST) $(TESTS)
 
+test-brokers: $(READY) ## a part of the tests on each Kafka that is supported, from its jars: a table (VERSIONS=3.9.2 for some)
+	@PYTHONPATH=tests/support $(BIN)/python tests/brokers/broker_versions.py $(VERSIONS)
+
 test-times: $(READY) ## the same as test, and a table of where the time went
 	@$(PYTEST) -p times -m "not full" $(TESTS)
 
@@ -90,6 +93,9 @@ audit: $(READY) ## ask for known holes of the locked Python packages: needs the 
 
 lock-jars: $(READY) ## fetch the jars of embedded Kafka and Spark's Kafka source, and write down their sha256
 	@$(BIN)/python -P tools/lock_jars.py
+
+upgrade: $(READY) ## renew the locks of packages and jars and the SBOM together, and print what moved (PACKAGES="pandas numpy" for some)
+	@$(BIN)/python -P tools/upgrade.py $(PACKAGES)
 
 # The old file stays where the new one can't be made.
 write = $(BIN)/headrace $(2) > $(1).new && mv $(1).new $(1) || { rm -f $(1).new; exit 1; }

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import inf
 
 from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
@@ -16,6 +17,10 @@ from headrace.runtime.wire.produce import Outgoing
 logger = logging.getLogger(__name__)
 
 _CHARS_PER_PARTITION = 200  # a topic's name, numbers
+# How long a request that got no answer may still come, behind later ones: TCP sends again with pauses that
+# double, and no membership outlives a silence that is longer than its session.
+_LATE_SECONDS = 60.0
+_REPEAT_SECONDS = 1.0
 
 
 class Committer:
@@ -42,6 +47,7 @@ class Committer:
         self._lock = asyncio.Lock()
         self._begun = 0  # how many commits have begun
         self._safe: dict[PartitionKey, int] = {}  # number of the last commit that has covered a partition
+        self._said_at: dict[PartitionKey, float] = {}  # when the store has last taken a partition's commit
 
     def open(
         self, keys: Iterable[PartitionKey], committed: Mapping[PartitionKey, Checkpoint], generation: int
@@ -52,6 +58,7 @@ class Committer:
             self._stale.discard(key)
             self._refused.discard(key)
             self._safe.pop(key, None)
+            self._said_at.pop(key, None)
         self._committed |= committed
         self._generation = generation if generation >= 0 else None
 
@@ -122,7 +129,8 @@ class Committer:
         waiting = {
             key: checkpoint
             for key, checkpoint in now.items()
-            if key not in behind and (key in self._stale or checkpoint != self._committed.get(key))
+            if key not in behind
+            and (key in self._stale or checkpoint != self._committed.get(key) or self._may_be_moved_back(key))
         }
         while waiting := {key: it for key, it in waiting.items() if not by_key[key].is_replaced}:
             request = self._next_request(waiting)
@@ -138,6 +146,15 @@ class Committer:
     @property
     def _is_open(self) -> bool:
         return self._generation is not None and self._generation == self._store.generation
+
+    def _may_be_moved_back(self, key: PartitionKey) -> bool:
+        """Whether an older commit may have come after the last one, so that this is said again."""
+        # No generation or epoch keeps it out while the partition is held: Kafka 4.3 takes one of an earlier
+        # epoch, too.
+        now = time.monotonic()
+        if now > self._store.unanswered_at + _LATE_SECONDS:
+            return False
+        return now >= self._said_at.get(key, -inf) + _REPEAT_SECONDS
 
     def _is_behind(self, key: PartitionKey, checkpoint: Checkpoint) -> bool:
         last = self._committed.get(key)
@@ -195,6 +212,7 @@ class Committer:
         self._probe_chars = 0
         safe = request.keys() - refused.keys()
         self._committed |= {key: checkpoints[key] for key in safe}
+        self._said_at |= dict.fromkeys(safe, time.monotonic())
         self._taken_chars = max([self._taken_chars, *(len(offsets[key][1]) for key in safe)])
         self._stale -= safe
         self._report_left_out(request.values())

@@ -27,6 +27,13 @@ class OffsetStore(Protocol):
     """Characters of all text in one write, at most."""
 
     @property
+    def unanswered_at(self) -> float:
+        """When, by time.monotonic, a write was last left without an answer; -inf before one was.
+
+        It may still come, behind later ones, and move what they have said back.
+        """
+
+    @property
     def generation(self) -> int | None:
         """The generation of the membership now; None if there is none. A commit belongs to one."""
 

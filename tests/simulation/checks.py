@@ -102,6 +102,7 @@ class History:
         self._running: dict[Hashable, Call] = {}
         self._calls: dict[FakeProcess, list[Call]] = defaultdict(list)  # the last ones
         self._covered: dict[PartitionKey, int] = defaultdict(int)  # by commits, and looked at
+        self._moved_back: set[PartitionKey] = set()  # by a late commit, and not mended yet
 
     def offsets(self, key: PartitionKey, first: int, end: int) -> Sequence[int]:
         """Those of `[first, end)` that hold a record."""
@@ -179,8 +180,10 @@ class History:
             batch = plan.batch_at(offsets[0]) if plan is not None else None
             is_before = plan is not None and bool(plan.session) and offsets[-1] < plan.first
             is_planned = (batch is not None and offsets[-1] < batch[1]) or is_before or not self.is_text_whole
+            is_planned = is_planned or key in self._moved_back  # it was, and soon is again
             self._require(is_planned, at, f"start, and the plan that is committed is {plan}")
-            if plan is not None and batch is not None and self.is_text_whole:
+            is_told = self.is_text_whole and key not in self._moved_back
+            if plan is not None and batch is not None and is_told:
                 session = call.process.spark_session_id
                 self._require(plan.session == session, at, f"start in session {session}, planned as {plan}")
             old = delivery.plan and delivery.plan.above(offsets[0])  # nothing is left of those before
@@ -236,7 +239,8 @@ class History:
         it, carried = (delivery.key, offset), delivery.attempts.get(offset, 0)
         self._require(attempt <= 1 + self.failures[it], at, f"is at attempt {attempt}, too high")
         is_hurried = it in self._hurried or it in self.retried
-        if delivery.failed[offset] > 0 and self.is_text_whole and not is_hurried:
+        is_told = self.is_text_whole and delivery.key not in self._moved_back
+        if delivery.failed[offset] > 0 and is_told and not is_hurried:
             committed = self._committed_failures(delivery.key, offset)
             self._require(committed >= attempt - 1, at, f"is at attempt {attempt}, committed are {committed}")
         if self.policy.batch is not None:
@@ -490,7 +494,7 @@ class History:
         self.taken_back.perhaps_unwritten[delivery.key].update(
             offset for offset, when in delivery.written_at.items() if when > due
         )
-        if not is_clean or self.policy.ack_window_size:
+        if not is_clean or self.policy.ack_window_size or delivery.key in self._moved_back:
             return
         due = self._now() - GRACE_SECONDS
         acked = {offset for offset, when in delivery.acked_at.items() if when < due}
@@ -529,6 +533,13 @@ class History:
                 self._require(is_confirmed, str(key), f"is committed with messages of {offset} on their way")
         self._covered[key] = checkpoint.offset
         self.commits[key] = checkpoint
+        self._moved_back.discard(key)
+
+    def on_late_commit(self, key: PartitionKey, checkpoint: Checkpoint) -> None:
+        """The broker has taken one whose sender had given it up: it may move back, and has to be mended."""
+        self._tell("is committed late", key, checkpoint)
+        self.commits[key] = checkpoint
+        self._moved_back.add(key)
 
     def on_message(self, call: Call, key: PartitionKey, first: int, value: bytes) -> None:
         """A handler that is in what begins there has produced it: it belongs to all that the call is in."""

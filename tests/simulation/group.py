@@ -6,7 +6,7 @@ name for each life of its topic, by which all that is known of its records is ke
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from checks import History
 from chunks import Written, batch
@@ -22,6 +22,10 @@ from headrace.runtime.wire.records import WireRecord
 from headrace.triggers.kafka.format.decoder import decode
 
 Piece = Sequence[WireRecord]
+
+
+class StaleEpochError(Exception):
+    """The commit's epoch isn't the group's, and the broker takes no earlier one."""
 
 
 class Group:
@@ -44,6 +48,12 @@ class Group:
         self.epochs: dict[PartitionKey, int] = defaultdict(int)
         """Of the transactional producers of each partition: the last one that was made is its owner's."""
         self.generation = 0
+        self.epoch = 0
+        """It grows whenever a partition changes hands."""
+        self.holders: dict[PartitionKey, tuple[object, int]] = {}
+        """Who has a partition, and since which epoch."""
+        self.takes_earlier_epochs = False
+        """As Kafka since 4.3, of what its holder had then and has kept; before that none of another epoch."""
         self.max_text_chars = max_text_chars
         self.history: History
         self._rng = rng
@@ -119,14 +129,41 @@ class Group:
         self.epochs[key] += 1
         return self.epochs[key]
 
-    def commit(self, generation: int | None, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
-        """One request. Refuses whoever isn't in the current generation."""
+    def give(self, holder: object, keys: Iterable[PartitionKey]) -> None:
+        """Have these change hands, as of the present epoch."""
+        self.holders |= dict.fromkeys(keys, (holder, self.epoch))
+
+    def commit(
+        self,
+        holder: object,
+        membership: tuple[int | None, int],
+        offsets: Mapping[PartitionKey, tuple[int, str]],
+        *,
+        is_late: bool = False,
+    ) -> None:
+        """One request, under a generation and an epoch. Refuses whoever isn't in the current generation."""
+        generation, epoch = membership
         if generation != self.generation:
             raise CommitRefusedError("the group has gone on")
+        if epoch != self.epoch and not (self.takes_earlier_epochs and self._has_kept(holder, epoch, offsets)):
+            raise StaleEpochError
         if max(len(text) for _, text in offsets.values()) > self.max_text_chars:
             raise TextTooLongError("the metadata is too large")
         for key, said in offsets.items():
-            self.end_transaction(key, said, ())
+            if is_late:
+                self._commit_late(key, said)
+            else:
+                self.end_transaction(key, said, ())
+
+    def _has_kept(self, holder: object, epoch: int, keys: Iterable[PartitionKey]) -> bool:
+        found = [self.holders.get(key, (None, 0)) for key in keys]
+        return all(its is holder and since <= epoch for its, since in found)
+
+    def _commit_late(self, key: PartitionKey, said: tuple[int, str]) -> None:
+        self.texts[key] = said
+        found = decode_text(*said)
+        assert found is not None
+        self.history.on_late_commit(self.log(key, _life_of(found)), found.checkpoint)
 
     def end_transaction(self, key: PartitionKey, said: tuple[int, str], messages: Sequence[bytes]) -> None:
         """With a commit, of offset and text. Brokers ask for no generation here."""

@@ -4,12 +4,14 @@ import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from math import inf
 from typing import Any, cast
 from uuid import UUID
 
 from checks import Delivery, History
 from fake_worker import FakeProcess, Machine
-from group import Group, shown_id
+from group import Group, StaleEpochError, shown_id
+from late_commits import LateCommits
 from model_client import ModelTransactions
 from shape import Shape
 
@@ -72,6 +74,10 @@ class Member:
         self.is_cut_off = False
         """Nothing that it says reaches the broker."""
         self.lost_writes = 0
+        self.late: LateCommits | None = None
+        self.epoch = 0
+        """Of the group, as last heard."""
+        self.unanswered_at = -inf
         self._transactions = ModelTransactions(self) if shape.policy.exactly_once else None
         self.processes: dict[int, FakeProcess] = {}
         self._machine = machine
@@ -110,6 +116,8 @@ class Member:
     def on_assigned(self, keys: Collection[PartitionKey]) -> None:
         """The group's word, under the present generation."""
         assert self.generation is not None
+        self.epoch = self.group.epoch
+        self.group.give(self, keys)
         self._renew()
         self.assignment.on_assigned(keys, self.generation, self.tasks)
 
@@ -237,11 +245,44 @@ class Member:
     async def commit(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
         """As a request that may fail, or whose answer may be lost."""
         generation = self.generation
-        await self.wait(0.02)
-        self.may_fail(CommitRefusedError)
-        self.group.commit(generation, offsets)
-        await self.wait(0.02)
-        self.may_fail(CommitRefusedError)
+        while True:
+            membership = generation, self.epoch
+            try:
+                await self.wait(0.02)
+                self.may_fail(CommitRefusedError)
+            except BaseException:  # cancelled, too
+                self._lose(membership, offsets)
+                raise
+            if self.late is not None and self.late.loses:
+                self._lose(membership, offsets)
+                continue
+            try:
+                if self.late is None:  # no epoch is looked at either
+                    membership = generation, self.group.epoch
+                self.group.commit(self, membership, offsets)
+            except StaleEpochError:  # the next heartbeat brings the newest one
+                await self.wait(0.02)
+                if self.generation != generation:
+                    raise CommitRefusedError("the group has gone on") from None
+                self.epoch = self.group.epoch
+                continue
+            try:
+                await self.wait(0.02)
+                self.may_fail(CommitRefusedError)
+            except BaseException:
+                self._lose(membership, {})
+                raise
+            return
+
+    def _lose(
+        self, membership: tuple[int | None, int], offsets: Mapping[PartitionKey, tuple[int, str]]
+    ) -> None:
+        """Nobody waits for the answer to this request any more."""
+        if self.late is None or self._transactions is not None:
+            return
+        self.unanswered_at = asyncio.get_running_loop().time()
+        if offsets:
+            self.late.lose(self, membership, offsets)
 
     def _tell(self, message: Message, done: DeliveryCallback, written: DeliveryReport) -> None:
         """What has become of one that goes with a commit."""
@@ -291,6 +332,7 @@ class Member:
         while True:
             if not self.is_cut_off and self.generation is not None:
                 self._renew()
+                self.epoch = self.group.epoch
                 self.dispatcher.dispatch()
             await asyncio.sleep(_HEARTBEAT_SECONDS)
 

@@ -12,6 +12,7 @@ from checks import History, ViolationError
 from fake_worker import DeadError
 from group import Group
 from handlers import Handlers
+from late_commits import LateCommits, may_be_late
 from member import SESSION_SECONDS, WAIT_SECONDS, Member
 from shape import Shape, draw
 from standing import Standing, is_named, without_reason
@@ -51,6 +52,10 @@ class World:
         self.replicas = [
             Member(shape, self.group, self.history, self.handlers, rng) for _ in range(shape.replicas)
         ]
+        if may_be_late(seed):
+            late = LateCommits(self.group, seed)
+            for it in self.replicas:
+                it.late = late
         self._idle_since: dict[tuple[int, int | None], float] = {}
         self._standing_since: dict[Standing, float] = {}
         self.loop.set_exception_handler(self._on_error)
@@ -113,6 +118,7 @@ class World:
             )
         )
         self.group.generation += 1
+        self.group.epoch += 1
         given: dict[Member, list[PartitionKey]] = {it: [] for it in members}
         for key in self.group.keys:
             given[self.rng.choice(members)].append(key)
@@ -128,6 +134,7 @@ class World:
         giver, taker = self.rng.choice(members), self.rng.choice(members)
         if keys := [key for key in giver.assignment.partitions if self.rng.random() < 0.5]:
             await giver.give_back(WAIT_SECONDS, keys)
+            self.group.epoch += 1
             taker.on_assigned(keys)
 
     async def _lose_one(self) -> None:

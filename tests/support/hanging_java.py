@@ -5,6 +5,7 @@ from pathlib import Path
 from replica import environment, lines
 
 from headrace.runtime.embedded.java import find_java
+from headrace.runtime.embedded.kafka.format import kept_checkpoint
 from headrace.runtime.embedded.kafka.jars import kafka_jars
 
 STEPS = ("version", "fetch", "format", "broker", "spark")
@@ -40,7 +41,7 @@ def hanging_java(folder: Path, step: str) -> dict[str, str]:
         for jar in kept.glob("*.jar"):
             (cache / jar.name).symlink_to(jar)
     if step == "broker":
-        (cache / "bootstrap.checkpoint").touch()
+        kept_checkpoint(cache).touch()
     return environment(**places, XDG_CACHE_HOME=str(folder / "cache"))
 
 

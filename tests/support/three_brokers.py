@@ -1,16 +1,15 @@
 """Three brokers that are one cluster: its topics, and its groups, outlive one of them."""
 
 import asyncio
-import shutil
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from unittest import mock
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.format import copy_format, kept_checkpoint
 from headrace.runtime.embedded.kafka.process import BrokerJava
-from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
+from headrace.runtime.embedded.kafka.properties import broker_settings
 from headrace.runtime.embedded.kafka.security import BrokerSecurity
 from headrace.runtime.embedded.ports import HOST, choose_ports
 
@@ -56,10 +55,4 @@ async def _each(brokers: Sequence[EmbeddedKafka]) -> None:
 
 def _format(java: BrokerJava, settings: Mapping[str, str], _users: Sequence[str]) -> None:
     """From what another embedded broker has left: one has run before."""
-    records = java.folder / "records"
-    records.mkdir()
-    template = java.jars / "bootstrap.checkpoint"
-    shutil.copyfile(template, records / template.name)
-    directory = "h" + uuid.uuid4().hex[:21]
-    identity = {"version": "1", "node.id": settings["node.id"], "cluster.id": _CLUSTER}
-    write_properties(records / "meta.properties", identity | {"directory.id": directory})
+    copy_format(kept_checkpoint(java.jars), java.folder / "records", settings["node.id"], _CLUSTER)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
@@ -44,6 +45,7 @@ class ShardOffsets:
     # The text has the form of Kafka's commit metadata, and the same bound: its readers are the same code.
     max_text_chars = MAX_TEXT_CHARS
     max_request_chars = 2**31  # a request for each shard
+    unanswered_at = -inf  # a condition keeps commits that come late from moving anything back
 
     def __init__(
         self,

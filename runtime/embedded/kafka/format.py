@@ -17,6 +17,8 @@ from headrace.runtime.embedded.ports import HOST
 # keytool by its class: small Java runtimes leave the program out
 _KEYTOOL = ("-m", "java.base/sun.security.tools.keytool.Main")
 _ARGUMENTS = "format.arguments"
+# What the format tool of this Kafka writes of its features: the first snapshot of the metadata's log.
+_CHECKPOINT = Path("__cluster_metadata-0", "00000000000000000000-0000000000.checkpoint")
 
 
 def format_records(java: BrokerJava, settings: Mapping[str, str], scram_users: Sequence[str]) -> None:
@@ -25,17 +27,22 @@ def format_records(java: BrokerJava, settings: Mapping[str, str], scram_users: S
     if records.is_dir():
         return
     shutil.rmtree(partial, ignore_errors=True)
-    template = java.jars / "bootstrap.checkpoint"
+    template = kept_checkpoint(java.jars)
     # SCRAM users are written into the format itself: no copy of another folder's has these.
     if scram_users:
         _run_format_tool(java, partial, settings, scram_users)
     elif template.is_file():
-        _copy_format(template, partial)  # saves the 0.4 s of the tool
+        copy_format(template, partial)  # saves the 1 s of the tool
     else:
         _run_format_tool(java, partial, settings)
-        _keep(partial / template.name, template)
+        _keep(partial / _CHECKPOINT, template)
     # A start that was killed while formatting leaves no `records`, and the next one formats again.
     partial.rename(records)
+
+
+def kept_checkpoint(jars: Path) -> Path:
+    """Return where what the format tool has written is kept, beside the jars of its Kafka."""
+    return jars / "format.checkpoint"
 
 
 def _run_format_tool(
@@ -53,11 +60,13 @@ def _run_format_tool(
         arguments.unlink()
 
 
-def _copy_format(template: Path, folder: Path) -> None:
+def copy_format(template: Path, folder: Path, node_id: str = "1", cluster_id: str = "") -> None:
     """Write what the format tool would: the features of this Kafka, and who this node is."""
-    folder.mkdir()
-    shutil.copyfile(template, folder / template.name)
-    identity = {"version": "1", "node.id": "1", "cluster.id": _kafka_id(), "directory.id": _kafka_id()}
+    checkpoint = folder / _CHECKPOINT
+    checkpoint.parent.mkdir(parents=True)
+    shutil.copyfile(template, checkpoint)
+    identity = {"version": "1", "node.id": node_id, "cluster.id": cluster_id or _kafka_id()}
+    identity["directory.id"] = _kafka_id()
     write_properties(folder / "meta.properties", identity)
 
 

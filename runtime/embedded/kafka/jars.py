@@ -6,29 +6,28 @@ from pathlib import Path
 from headrace.runtime.embedded.java import Java
 from headrace.runtime.embedded.maven_jars import JarLock, JarSet, fetch_jars, read_lock
 
-KAFKA_VERSION = "4.2.2"
+KAFKA_VERSION = "4.4.0"
 LOCK = Path(__file__).with_name("jars.lock")  # `make lock-jars` writes it
 
-# Kafka brings no binding for its logging interface; without one its errors would be silent. Its own zstd-jni
-# reads beyond its buffers when it is used wrongly (CVE-2026-87795 and four more).
+# Kafka brings no binding for its logging interface; without one its errors would be silent.
 _IVY_MODULE = f"""<ivy-module version="2.0">
   <info organisation="headrace" module="embedded-kafka"/>
   <dependencies>
     <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
     <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default"/>
-    <dependency org="com.github.luben" name="zstd-jni" rev="1.5.7-17" conf="default"/>
   </dependencies>
 </ivy-module>
 """
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
+_LOCKED = JarLock(read_lock(LOCK, _PATTERN))
 KAFKA_JARS = JarSet(
     folder=f"kafka-{KAFKA_VERSION}",
     title=f"Apache Kafka {KAFKA_VERSION}",
     module=_IVY_MODULE,
     extra="embedded Kafka needs the extra: pip install 'headrace[embedded]'",
     pattern=_PATTERN,
-    lock=JarLock(read_lock(LOCK, _PATTERN)),
-    count=46,  # Kafka's 45 and a logger
+    lock=_LOCKED,
+    count=len(_LOCKED.digests),
     megabytes=43,
 )
 

@@ -32,6 +32,8 @@ def broker_settings(ports: Mapping[str, int], security: BrokerSecurity) -> dict[
         "group.consumer.min.session.timeout.ms": "1000",
         "group.consumer.heartbeat.interval.ms": "1000",
         "group.consumer.min.heartbeat.interval.ms": "200",
+        # Since Kafka 4.3 it would share out anew once a second at most.
+        "group.consumer.assignment.interval.ms": "0",
         "log.retention.check.interval.ms": "10000",  # a small disk is soon full
         # Kafka's 128 MiB would be a quarter of the heap.
         "log.cleaner.dedupe.buffer.size": "4194304",

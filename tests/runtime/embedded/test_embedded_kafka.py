@@ -20,6 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaConnectionError
 from neighbour import as_neighbour, needs_neighbour
 
+from headrace.runtime.embedded.kafka import format as formatting
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.process import BrokerJava
 from headrace.runtime.embedded.kafka.security import BrokerSecurity
@@ -116,6 +117,17 @@ async def test_who_signs_in_stands_in_no_command_line(
 
 
 @pytest.mark.full
+async def test_the_tool_that_formats_a_folder_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer is kept beside the jars: the tool takes as long as the broker."""
+    async with EmbeddedKafka():
+        pass
+    ran = []
+    monkeypatch.setattr(formatting, "_run_format_tool", lambda *given: ran.append(given))
+    async with EmbeddedKafka() as kafka:
+        await kafka.create_topics({"t": 1})
+    assert ran == []
+
+
 async def test_a_warm_start_serves_within_seconds_and_uses_the_class_data_archive() -> None:
     async with EmbeddedKafka():
         pass  # writes the archive where there is none yet

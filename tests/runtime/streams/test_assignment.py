@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ class Memory:
 
     max_text_chars = 4096
     max_request_chars = 1 << 16
+    unanswered_at = -inf
 
     def __init__(self) -> None:
         self.generation: int | None = 1

@@ -1,14 +1,18 @@
 """What commits do where a broker fails, refuses, or has room for less than there is to say."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
+from types import SimpleNamespace
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
     GroupAuthorizationFailedError,
+    KafkaConnectionError,
 )
 from broker import Broker, embedded
 from committing import (
@@ -29,6 +33,7 @@ from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.streams.committer import Committer
+from headrace.triggers.kafka.client.commits import tell_partitions_apart, unanswered_at
 from headrace.triggers.kafka.group.offsets import GroupOffsets
 
 
@@ -78,6 +83,41 @@ async def test_after_a_failure_what_the_broker_holds_is_in_doubt(
     consumer.refusal = None
     assert await committer.commit([handled(5)], 5)
     assert consumer.commits == [{TP: (5, "headrace/1 n=8 .")}]
+
+
+async def test_after_a_request_without_an_answer_all_is_said_again_for_a_while(
+    consumer: Consumer, committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That request may come behind later ones, and move them back."""
+    committer.open([KEY], {}, generation=1)
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for seconds, said in ((0, 1), (0.5, 1), (1, 2), (1.5, 2), (59, 3), (61, 3), (90, 3)):
+        now = 1000.0 + seconds
+        monkeypatch.setattr(GroupOffsets, "unanswered_at", 1000.0)
+        assert await committer.commit([handled(5)], 5)
+        assert len(consumer.commits) == said, seconds
+
+
+class _Silent:
+    """A coordinator's side of a client, on a connection that breaks."""
+
+    async def _do_commit_offsets(self, _assignment: object, _offsets: object) -> None:
+        await self._send_req(object())
+
+    async def _send_req(self, _request: object) -> None:
+        raise KafkaConnectionError("the connection is gone")
+
+
+async def test_a_commit_that_got_no_answer_is_noted() -> None:
+    """aiokafka sends it again, and says nothing of it."""
+    consumer = SimpleNamespace(_coordinator=_Silent())
+    tell_partitions_apart(consumer)
+    assert unanswered_at(consumer) == -inf
+    with pytest.raises(KafkaConnectionError):
+        await consumer._coordinator._do_commit_offsets(None, {})
+    assert unanswered_at(consumer) <= time.monotonic()
+    assert unanswered_at(consumer) > 0
 
 
 async def test_a_commit_that_comes_too_late_is_one_line(

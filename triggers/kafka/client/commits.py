@@ -1,8 +1,10 @@
 """A group's commits on its broker, read and written with what the broker says of each partition."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +19,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
 
+_UNANSWERED_AT = "headrace_unanswered_at"
 # About one partition. All other errors are about the request, the group or its coordinator.
 _OF_ONE_PARTITION = {UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno}
 
@@ -73,6 +76,14 @@ def _raise_for(error_code: int) -> None:
         raise error
 
 
+def unanswered_at(consumer: AIOKafkaConsumer) -> float:
+    """Return when, by time.monotonic, a commit was last left without an answer; -inf before one was.
+
+    Of a consumer that tells partitions apart: aiokafka sends such a commit again, and says nothing of it.
+    """
+    return float(getattr(consumer._coordinator, _UNANSWERED_AT, -inf))  # noqa: SLF001
+
+
 def tell_partitions_apart(consumer: AIOKafkaConsumer) -> None:
     """Let `commit` raise PartitionsRefusedError, and fail quietly where nobody waits for it any more.
 
@@ -106,7 +117,12 @@ class _OneCommit:
         return getattr(self._coordinator, name)
 
     async def _send_req(self, request: object) -> Any:
-        response = await self._coordinator._send_req(request)  # noqa: SLF001
+        response = None
+        try:
+            response = await self._coordinator._send_req(request)  # noqa: SLF001
+        finally:
+            if response is None:
+                setattr(self._coordinator, _UNANSWERED_AT, time.monotonic())
         topics = [(topic, self._others(topic, rows)) for topic, rows in response.topics]
         return SimpleNamespace(topics=topics)
 

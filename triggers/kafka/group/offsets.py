@@ -24,7 +24,12 @@ from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import MAX_TEXT_CHARS, CheckpointText, Encoded
 from headrace.runtime.streams.offset_store import CommitRefusedError, TextTooLongError
 from headrace.runtime.wire.produce import Outgoing
-from headrace.triggers.kafka.client.commits import Commit, PartitionsRefusedError, fetch_commits
+from headrace.triggers.kafka.client.commits import (
+    Commit,
+    PartitionsRefusedError,
+    fetch_commits,
+    unanswered_at,
+)
 from headrace.triggers.kafka.client.internals import generation
 from headrace.triggers.kafka.client.topics import shown_id
 from headrace.triggers.kafka.group.kip848.commits import MemberCommits
@@ -93,6 +98,11 @@ class GroupOffsets:
         self._consumer, self._admin, self._group = consumer, admin, group
 
     @property
+    def unanswered_at(self) -> float:
+        """Return when a commit was last left without an answer, by time.monotonic; -inf before one was."""
+        return unanswered_at(self._consumer)
+
+    @property
     def generation(self) -> int | None:
         """The group's generation: aiokafka commits under whatever is current.
 
@@ -152,6 +162,11 @@ class MemberOffsets(GroupOffsets):
         super().__init__(consumer, admin, session.settings.group)
         self._session = session
         self._commits = MemberCommits(session)
+
+    @property
+    def unanswered_at(self) -> float:
+        """Return when a commit was last left without an answer, by time.monotonic; -inf before one was."""
+        return self._commits.unanswered_at
 
     @property
     def generation(self) -> int | None:

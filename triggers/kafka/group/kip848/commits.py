@@ -1,7 +1,9 @@
 """Commits of a member: sent with its id and epoch, which a coordinator compares with what it knows."""
 
 import asyncio
+import time
 from collections.abc import Collection, Mapping
+from math import inf
 
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
@@ -42,6 +44,8 @@ class MemberCommits:
 
     def __init__(self, session: GroupSession) -> None:
         self._session = session
+        self.unanswered_at = -inf
+        """When, by time.monotonic, a request was last left without an answer. It may still come."""
 
     @property
     def generation(self) -> int | None:
@@ -94,7 +98,13 @@ class MemberCommits:
         who = session.member_id, session.machine.epoch, session.settings.instance_id
         try:
             request = CommitRequest(session.settings.group, who, offsets)
-            return read_errors(await session.coordinator.send(request))
+            response = None
+            try:
+                response = await session.coordinator.send(request)
+            finally:
+                if response is None:  # cancelled, too
+                    self.unanswered_at = time.monotonic()
+            return read_errors(response)
         except KafkaError as error:
             if not error.retriable:
                 raise CommitRefusedError(str(error) or type(error).__name__) from error
