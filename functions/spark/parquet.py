@@ -141,9 +141,11 @@ def _entry(root: Path, span: Span) -> _Entry:
 
 
 def _existing(folder: Path) -> list[tuple[Path, int, int]]:
-    if not folder.is_dir():
-        return []
-    names = ((path, _FILE.fullmatch(path.name)) for path in folder.iterdir())
+    try:
+        found = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []  # and for no other error: files that can't be seen would stay beside new ones
+    names = ((path, _FILE.fullmatch(path.name)) for path in found)
     return [(path, int(match[1]), int(match[2])) for path, match in names if match]
 
 

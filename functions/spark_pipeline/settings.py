@@ -1,6 +1,7 @@
 """Settings of a pipeline, from `spec.env`: names, defaults, and all mistakes in one error."""
 
 import difflib
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -81,7 +82,8 @@ def _unknown(name: str) -> str:
 
 def _read(name: str, problems: list[str]) -> str:
     """Read a file. A relative name is looked for along sys.path, the function's folder first."""
-    path = next((path for folder in sys.path if (path := Path(folder, name)).is_file()), Path(name))
+    paths = (Path(folder, name) for folder in sys.path)
+    path = next(filter(os.path.isfile, paths), Path(name))  # Path.is_file may raise before 3.14
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

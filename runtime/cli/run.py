@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import os
+import platform
+import sysconfig
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,6 +42,7 @@ def run(**given: Any) -> None:
     set_up_logging(options.log_level, options.log_format, options.replica_name)
     functions = _load(options, command)
     if not options.replica_name:  # the supervisor has said all of this for its replicas
+        _warn_of_free_threading()
         for key in exposed_keys(options.set_texts):
             logger.warning(
                 "everybody on this machine can read the value of --set %s in the list of processes: "
@@ -78,6 +81,15 @@ def _warn_of_ways(secret: list[str]) -> None:
             "them out, and so does a container without these capabilities",
             ", ".join(secret),
             ", ".join(ways),
+        )
+
+
+def _warn_of_free_threading() -> None:
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        logger.warning(
+            "the free-threaded build of Python %s is neither supported nor tested; "
+            "run Headrace with the usual build, which has a GIL",
+            platform.python_version(),
         )
 
 

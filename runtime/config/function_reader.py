@@ -61,7 +61,7 @@ def load_function(
     those that are installed. `overrides` are those of `--set`, `command` what other options give instead of
     the file. `with_handler`: a handler that can't be found is a problem too; its code doesn't run.
     """
-    file = path / FILE_NAME if path.is_dir() else path
+    file = path / FILE_NAME if os.path.isdir(path) else path  # noqa: PTH112  # is_dir may raise before 3.14
     # --set comes before anything is read of the data: whoever reads it needn't know where a value is from.
     source = replace(overridden(_read(file), overrides), variables=os.environ)
     if not isinstance(source.data, dict):

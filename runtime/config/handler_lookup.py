@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import stat
 import sys
 from pathlib import Path
 
@@ -73,7 +74,15 @@ def module_file(folder: Path, module: str) -> Path | None:
     """Return the module's file; None where it isn't in the folder. Raises OSError."""
     stem = folder.joinpath(*module.split("."))
     candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
-    return next((file for file in candidates if file.is_file()), None)
+    return next((file for file in candidates if _is_file(file)), None)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a file is there. Raises OSError where nobody can tell: Path.is_file doesn't since 3.14."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL in the name
+        return False
 
 
 def _is_installed(module: str) -> bool:

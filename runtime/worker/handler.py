@@ -2,8 +2,8 @@
 
 import asyncio
 import importlib
-import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import nuclio_sdk
+from headrace.runtime.worker import alias
+
+# By it, decorators that know no inspect.markcoroutinefunction mark what returns a coroutine. It is gone in
+# Python 3.16; asyncio.iscoroutinefunction, which asks for it, is deprecated since 3.14.
+_MARKED = getattr(asyncio.coroutines, "_is_coroutine", object())
 
 
 class HandlerNotLoadedError(Exception):
@@ -50,7 +54,8 @@ def load_handler(folder: Path, module_name: str, function_name: str) -> tuple[Ha
 
 def _refuse_namesake(folder: Path, name: str) -> None:
     """Raise where a module of this name, imported before, has answered in place of the user's file."""
-    theirs = next(filter(Path.is_file, (folder / f"{name}.py", folder / name / "__init__.py")), None)
+    files = (folder / f"{name}.py", folder / name / "__init__.py")
+    theirs = next(filter(os.path.isfile, files), None)  # Path.is_file may raise before 3.14
     found = sys.modules[name].__file__
     if theirs is not None and (found is None or Path(found).resolve() != theirs.resolve()):
         where = found or "Python itself"
@@ -71,8 +76,9 @@ def load_named(what: str, path: str) -> Any:
 
 def provide_nuclio() -> None:
     """Have `import nuclio` find the SDK where no such package is: the documented snippets say so."""
-    if importlib.util.find_spec("nuclio") is None:
-        sys.modules["nuclio"] = nuclio_sdk
+    # By the path, which multiprocessing passes on to processes that it starts: they import the handler too.
+    if (folder := str(Path(alias.__file__).parent)) not in sys.path:
+        sys.path.append(folder)
 
 
 def _handler_in(module: Any, module_name: str, function_name: str) -> Handler:
@@ -98,7 +104,8 @@ def is_async(call: Any) -> bool:
     """Whether calls of a handler need a running event loop."""
     # An object with an async __call__ is no coroutine function itself.
     target = call if inspect.isroutine(call) else type(call).__call__
-    return asyncio.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
+    is_marked = getattr(target, "_is_coroutine", None) is _MARKED
+    return is_marked or inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
 
 
 def _users_traceback(module_name: str, error: BaseException) -> str:

@@ -167,6 +167,12 @@ def test_a_write_that_fails_leaves_nothing(session: SparkSession, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_files_that_can_not_be_looked_for_are_not_taken_for_none(tmp_path: Path) -> None:
+    assert parquet._existing(tmp_path / "missing") == []
+    with pytest.raises(OSError, match="File name too long"):
+        parquet._existing(tmp_path / ("x" * 256))
+
+
 def test_rows_that_can_not_be_placed_are_refused(session: SparkSession, tmp_path: Path) -> None:
     batch = events(0, 2)
     frame = rows_of(session, batch)

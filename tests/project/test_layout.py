@@ -54,6 +54,16 @@ def test_every_package_is_listed_once_and_found_in_its_folder() -> None:
     assert mapping == {"headrace": "headrace"} | {f"headrace.{source}": source for source in SOURCES}
 
 
+def test_the_pythons_of_the_metadata_are_those_that_ci_looks_for_and_pages_name() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    minors = re.findall(r"Python :: 3\.(\d+)", config["metadata"]["classifiers"])
+    assert re.findall(r"for minor in (.+); do", (ROOT / ".ci/pythons").read_text()) == [" ".join(minors)]
+    for page in ("README.md", "SECURITY.md"):
+        assert f"Python 3.{minors[0]} to 3.{minors[-1]}" in (ROOT / page).read_text()
+    assert f"3\\.{minors[-1]}" in (ROOT / ".ci/run").read_text()
+
+
 def test_designs_table_of_layers_says_of_every_package_what_its_docstring_says() -> None:
     design = (ROOT / "DESIGN.md").read_text()
     shown = dict(re.findall(r"^\| \d+ \| `((?:runtime|triggers)/.+)/` \| (.+) \|$", design, re.MULTILINE))

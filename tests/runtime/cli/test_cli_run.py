@@ -1,6 +1,8 @@
 """`headrace run`: its options are declared once, and what is meant for replicas reaches them."""
 
+import logging
 import sys
+import sysconfig
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.cli.run import run
+from headrace.runtime.cli.run import _warn_of_free_threading, run
 from headrace.runtime.processor.option_fields import CommandOption, Reach, declared
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.replica import Replica
@@ -81,3 +83,16 @@ def test_any_text_reaches_a_replica_as_it_was_written(texts: list[str], paths: l
     options = RunOptions(paths=tuple(map(Path, paths)), set_texts=tuple(texts))
     told = replace(parsed(*words_to_a_replica(options)), replica_name="r").of_parent(options.environment())
     assert (told.set_texts, told.paths) == (options.set_texts, options.paths)
+
+
+@pytest.mark.parametrize("is_disabled", [0, 1, None])
+def test_a_free_threaded_python_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_disabled: int | None
+) -> None:
+    given = {"Py_GIL_DISABLED": is_disabled}  # None before Python 3.13
+    monkeypatch.setattr(sysconfig, "get_config_var", given.get)
+    with caplog.at_level(logging.INFO):
+        _warn_of_free_threading()
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == (is_disabled == 1)
+    assert all("free-threaded build" in line and "usual build" in line for line in lines)

@@ -100,6 +100,30 @@ async def test_loops_that_sync_code_runs_leave_the_running_one_as_it_was(tmp_pat
     assert await _lines(tmp_path, handler) == ["ok"] * 3
 
 
+@pytest.mark.parametrize("running_event_loop", [True, False])
+async def test_get_event_loop_has_the_workers_wherever_sync_code_asks(
+    tmp_path: Path, running_event_loop: bool
+) -> None:
+    """Python 3.14 makes none any more where a thread has none."""
+    handler = """
+        LOOP = asyncio.get_event_loop()
+
+        def init_context(context):
+            assert asyncio.get_event_loop() is LOOP
+
+        def handler(context, event):
+            assert asyncio.get_event_loop() is LOOP
+            asyncio.run(asyncio.sleep(0))
+            assert asyncio.get_event_loop() is LOOP
+            write(LOOP.run_until_complete(asyncio.sleep(0, "ok")))
+    """
+    async with bench(tmp_path, handler, running_event_loop=running_event_loop) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 2))
+        await b.settled(p, 2)
+        assert b.lines() == ["ok"] * 2
+
+
 async def test_an_async_handler_can_not_run_its_own_loop(tmp_path: Path) -> None:
     handler = """
         async def handler(context, event):

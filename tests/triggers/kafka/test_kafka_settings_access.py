@@ -76,8 +76,9 @@ def test_a_secret_file_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
     assert "caCert: its file is not UTF-8 text" in text
 
 
-def test_a_secret_path_without_a_folder_is_noticed(tmp_path: Path) -> None:
-    assert "secretPath: names no folder here" in notices_of(tmp_path, {"secretPath": "missing"})
+@pytest.mark.parametrize("folder", ["missing", "too-long-a-name" * 20])
+def test_a_secret_path_without_a_folder_is_noticed(tmp_path: Path, folder: str) -> None:
+    assert "secretPath: names no folder here" in notices_of(tmp_path, {"secretPath": folder})
 
 
 @pytest.mark.parametrize("attribute", ["caCert", "accessCertificate"])
