@@ -41,7 +41,8 @@ def write_table(
     them are deleted first, so that a batch replaces everything that it wrote before; a row that stands for
     several records has the lowest of their offsets.
 
-    The table is created from the rows if it is missing; its columns are never changed. Times are UTC.
+    The table is created from the rows if it is missing; its columns are never changed. Times are UTC; those
+    without a zone, as `event.timestamp` is, are taken for it.
     Raises ValueError for a type that no column can hold and for missing key columns, and SQLAlchemy's errors.
     """
     data = rows if isinstance(rows, Sequence) else rows.toArrow()
@@ -130,11 +131,8 @@ _TYPES: Sequence[tuple[Any, sa.types.TypeEngine[Any]]] = (
 
 
 def _in_utc(data: pa.Table) -> pa.Table:
-    """Convert times of any zone to UTC: SQLite stores no zones."""
-    fields = [
-        pa.field(field.name, pa.timestamp("us", tz="UTC"))
-        if types.is_timestamp(field.type) and field.type.tz
-        else field
-        for field in data.schema
-    ]
-    return data.cast(pa.schema(fields))
+    """Convert times of any zone, or none, to UTC: SQLite stores no zones, PostgreSQL puts its own in."""
+    utc = pa.timestamp("us", tz="UTC")
+    fields = [pa.field(field.name, utc) if types.is_timestamp(field.type) else field for field in data.schema]
+    # Not safe: nanoseconds, which no column holds, would be an error.
+    return data.cast(pa.schema(fields), safe=False)

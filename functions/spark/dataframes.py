@@ -37,8 +37,10 @@ _SCHEMA = pa.schema(
 )
 _NO_ROWS = (  # Spark infers types from an Arrow table's rows, and here are none
     "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "
-    "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
+    # LTZ: TIMESTAMP alone has no zone where spark.sql.timestampType says so.
+    "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP_LTZ"
 )
+_END = "253402300800000000"  # microseconds from 1970 to the year 10000, which Python doesn't know
 _BAD = "bad_record"
 
 
@@ -71,13 +73,18 @@ def ranges_to_dataframe(context: Context, ranges: Sequence[Event], **options: st
     Spark's executors read the rows from Kafka when an action needs them, one task for each partition, and
     again for each further action unless the rows are persisted. `options` are added to those of Spark's Kafka
     source, `minPartitions` for example. Source: "Structured Streaming + Kafka Integration Guide", batch
-    queries. An action fails if records have been deleted since.
+    queries. An action fails if records have been deleted since, or have a time that Spark can't hold, such as
+    nanoseconds in the place of milliseconds. As in events, `timestamp` is null where a record has none, or
+    one before 1970 or beyond the year 9999.
     """
     reader = context.spark.read.format("kafka").options(**context.source_options, includeHeaders="true")
     read = [reader.options(**_assignment(of_one_read), **options).load() for of_one_read in _reads(ranges)]
     if not read:
         return context.spark.createDataFrame([], _NO_ROWS)
-    return reduce(DataFrame.unionAll, read).select(*_SCHEMA.names)
+    rows = reduce(DataFrame.unionAll, read).select(*_SCHEMA.names)
+    # Kafka's -1 for no time would be a moment of 1969, and no client could read a year of five digits.
+    has_time = sql.expr(f"unix_micros(timestamp) >= 0 AND unix_micros(timestamp) < {_END}")
+    return rows.withColumn("timestamp", sql.when(has_time, sql.col("timestamp")))
 
 
 def _reads(ranges: Sequence[Event]) -> Iterator[Sequence[Span]]:

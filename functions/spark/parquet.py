@@ -1,5 +1,6 @@
 """Parquet sink: a folder with one file for each partition and range of offsets of a batch."""
 
+import functools
 import os
 import re
 from collections.abc import Sequence
@@ -7,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from headrace.functions.events import Event, Span, spans_of
 from headrace.functions.spark.temporary_folder import sweep, temporary_folder
 
 _NEEDED = ("topic", "partition", "offset")
+_TYPE_OF_TIMES, _MICROSECONDS = "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
 # Up to here one task costs half of what a shuffle does; other cores have other workers' batches.
 _FEW = 100_000
 _FILE = re.compile(r"(\d+)-(\d+)\.parquet")
@@ -28,6 +30,9 @@ def write_parquet(df: DataFrame, folder: str | Path, events: Sequence[Event]) ->
 
     A file is there whole or not at all. A batch that comes again replaces its files; where only some of its
     records come again (once its attempts are spent), they are there already, and nothing is written.
+
+    Times are written as microseconds in UTC (TIMESTAMP_MICROS), unless the session has another
+    `spark.sql.parquet.outputTimestampType`, which is set from then on.
 
     Spark's executors write, this process renames: both must see `folder` under the same path, on a local or
     shared file system whose rename is atomic. Object stores need another committer. Raises ValueError for a
@@ -59,7 +64,17 @@ def _by_entry(df: DataFrame, entries: "Sequence[_Entry]") -> DataFrame:
     return df.coalesce(1) if records <= _FEW else df.repartition("topic", "partition")
 
 
+@functools.lru_cache(maxsize=1)  # a worker has one session at a time
+def _choose_type_of_times(session: SparkSession) -> None:
+    """Set the type of times in Parquet files, unless somebody has.
+
+    Spark's default is INT96, which other readers turn into nanoseconds: for them the year 1500 is 2084.
+    """
+    session.conf.set(_TYPE_OF_TIMES, session.conf.get(_TYPE_OF_TIMES, _MICROSECONDS) or _MICROSECONDS)
+
+
 def _write(df: DataFrame, folder: Path) -> None:
+    _choose_type_of_times(df.sparkSession)
     # The alias: sorted by the columns that df has, not by dropped ones of the same names.
     ordered = df.alias("rows").sortWithinPartitions(*_NEEDED)
     # 0 is no limit: a partition's rows must come as one file, since they get one name.

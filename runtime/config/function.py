@@ -78,6 +78,8 @@ class FunctionSpec:
             "NUCLIO_FUNCTION_VERSION": "" if version is None else str(version),
             "NUCLIO_FUNCTION_HANDLER": self.handler,
             "NUCLIO_HANDLER": self.handler,
+            # PySpark takes times without a zone, as event.timestamp is, for the process's own.
+            **({"TZ": "UTC"} if self.spark else {}),
             # Last: what the file says beats what Nuclio sets.
             **self.env,
         }

@@ -1,8 +1,11 @@
 """`run_handler`, which runs a handler on records: `headrace.testing` is its public name."""
 
+import os
+import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -46,7 +49,8 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     `call_function` answers, by name and event, where the handler calls other functions; without it such a
     call raises RuntimeError. Messages are confirmed at once, unless `refuse_message` says why one can't be
     written; with `result_topic`, what the handler returns is produced there. `spark` is what `spark_server`
-    yields, or the address of a Spark Connect server: without it `context.spark` raises AttributeError.
+    yields, or the address of a Spark Connect server: without it `context.spark` raises AttributeError. With
+    it this process is in UTC meanwhile, as a worker with Spark is, unless its environment has TZ.
     `source_options` are the context's. Without `running_event_loop` a sync handler finds none, as with
     `runningEventLoop: false`.
 
@@ -98,10 +102,26 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     def load() -> tuple[Handler, Callable[[Any], Any] | None]:
         return Handler(handler, is_async(handler)), init_context
 
+    zone = _utc() if link.url else nullcontext()
     # A thread of its own: the test may have an event loop running in this one.
-    with ThreadPoolExecutor(1, "handler") as thread, kept_logs(logs.append):
+    with zone, ThreadPoolExecutor(1, "handler") as thread, kept_logs(logs.append):
         thread.submit(trial.run, load, prepare, background_seconds).result()
     return trial.result(logs)
+
+
+@contextmanager
+def _utc() -> Iterator[None]:
+    """Have this process in UTC while the context lasts, unless its environment names a zone."""
+    if "TZ" in os.environ:
+        yield
+        return
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    try:
+        yield
+    finally:
+        os.environ.pop("TZ", None)
+        time.tzset()
 
 
 def _is_ranges(inputs: Sequence[TrialInput]) -> bool:

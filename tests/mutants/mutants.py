@@ -27,6 +27,7 @@ from areas import (
     ledger,
     plans,
     retries,
+    spark,
     transactions,
     v3io,
     wire,
@@ -37,7 +38,7 @@ from workshop import Workshop
 AREAS: tuple[tuple[Mutant, ...], ...] = (
     *(ledger.MUTANTS, lanes.MUTANTS, plans.MUTANTS, committer.MUTANTS, acks.MUTANTS, retries.MUTANTS),
     *(assignment.MUTANTS, fences.MUTANTS, wire.MUTANTS, transactions.MUTANTS, kafka.MUTANTS),
-    *(v3io.MUTANTS, http.MUTANTS, cron.MUTANTS),
+    *(v3io.MUTANTS, http.MUTANTS, cron.MUTANTS, spark.MUTANTS),
 )
 MUTANTS = {mutant.name: mutant for area in AREAS for mutant in area}
 PRODUCT = "tests/mutants/test_product.py"
@@ -46,7 +47,8 @@ _LEAD = """# Mutants
 
 `make mutants` puts each of these faults into a copy of the product, one at a time, and runs the test
 beside it, which has to fail. L1 to L9 are lines of [DESIGN.md](../../DESIGN.md); the other promises are
-of [the README](../../README.md), [requests](../guide/http.md) and [cron](../guide/cron.md).
+of [the README](../../README.md), [requests](../guide/http.md), [cron](../guide/cron.md) and
+[Spark](../guide/spark.md).
 """
 
 

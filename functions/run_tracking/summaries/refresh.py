@@ -13,7 +13,8 @@ from headrace.functions.run_tracking.summaries.reading import fingerprint, read_
 from headrace.functions.spark.temporary_folder import temporary_folder
 
 # Spark infers types from an Arrow table's rows, and here are none, and there may be none.
-_STEPS = "run STRING, name STRING, context STRING, step BIGINT, value DOUBLE, time TIMESTAMP"
+# LTZ: TIMESTAMP alone has no zone where spark.sql.timestampType says so.
+_STEPS = "run STRING, name STRING, context STRING, step BIGINT, value DOUBLE, time TIMESTAMP_LTZ"
 _RUNS = "run STRING, run_name STRING, experiment STRING"
 _KEY = ("run", "name", "context")
 

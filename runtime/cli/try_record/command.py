@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
@@ -132,7 +133,8 @@ def _run_trial(
         logs.append(line)
         show(line)
 
-    with _environment(function, pass_env), _spark(function) as spark, _code(function) as folder:
+    # Spark first: as in a run its server has the zone of this machine, not that of a worker.
+    with _spark(function) as spark, _environment(function, pass_env), _code(function) as folder:
         start = worker_start(function, subject.trigger, subject.policy, spark)
         # The record is decoded already, alone, and nobody waits for an answer.
         start = replace(start, decoder="", decoder_options={}, max_concurrency=1, takes_acks=True)
@@ -169,10 +171,12 @@ def _environment(function: FunctionSpec, pass_env: Sequence[str]) -> Iterator[No
         # A handler may read any variable: it finds those of a worker, and no others.
         os.environ.clear()
         os.environ.update(worker_environment)
+        time.tzset()
         yield
     finally:
         os.environ.clear()
         os.environ.update(before)
+        time.tzset()
 
 
 @contextmanager

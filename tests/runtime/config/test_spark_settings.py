@@ -29,6 +29,25 @@ def test_without_the_key_there_is_no_spark_and_an_empty_one_is_the_default(tmp_p
     assert spark_function(tmp_path, {}).spark == SparkSpec(master="local[*]")
 
 
+def test_workers_with_spark_are_in_utc_unless_the_function_says_otherwise(tmp_path: Path) -> None:
+    assert "TZ" not in load_changed(tmp_path, lambda _: None).worker_env
+    function = spark_function(tmp_path, {})
+    assert function.worker_env["TZ"] == "UTC"
+    assert replace(function, env={"TZ": "Asia/Tokyo"}).worker_env["TZ"] == "Asia/Tokyo"
+
+
+@pytest.mark.parametrize(
+    ("master", "env", "is_ours"),
+    [("local[*]", {}, True), ("local[*]", {"TZ": "Asia/Tokyo"}, False), ("spark://h:7077", {}, False)],
+)
+def test_python_of_an_embedded_spark_is_in_utc_unless_a_function_says_otherwise(
+    tmp_path: Path, master: str, env: dict[str, str], is_ours: bool
+) -> None:
+    shared = SharedSpark("f", SparkSpec(master=master), (), env)
+    files = ServerFiles(Java(Path("/java"), 17, "17", "PATH"), tmp_path, (), tmp_path, shared)
+    assert ("spark.python.daemon.module" in files.properties(1)) is is_ours
+
+
 def test_a_server_of_our_own_takes_a_master_settings_and_packages(tmp_path: Path) -> None:
     written = {"master": "spark://h:7077", "conf": {"spark.x": "1"}, "packages": ["a.b:c_2.13:1.0"]}
     spec = spark_function(tmp_path, written).spark

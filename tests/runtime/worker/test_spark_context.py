@@ -1,10 +1,12 @@
 """context.spark in running functions: used, killed in the middle, and with its server killed under it."""
 
 import asyncio
+import atexit
 import os
 import signal
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from spark import (
 )
 
 from headrace.runtime.spark import sessions as spark_sessions
+from headrace.runtime.worker.api.spark import WorkerSpark
 
 USES = """
     from pyspark.sql import SparkSession, functions as F
@@ -72,6 +75,16 @@ NAMES_SESSION = """
 """
 
 
+ZONES = """
+    from datetime import UTC
+
+    def handler(context, event):
+        rows = context.spark.createDataFrame([(0, event.timestamp)], "n INT, at TIMESTAMP_LTZ")
+        written = rows.selectExpr("unix_millis(at)").first()[0]
+        write(written - round(event.timestamp.replace(tzinfo=UTC).timestamp() * 1000), "shift")
+"""
+
+
 def loaded_of_spark(running: Replica) -> list[str]:
     """Parts of Spark's client that one of its processes has loaded. Into a processor only root can look."""
     looked_into = [*running.worker_pids(), *([] if os.getuid() else [running.process.pid])]
@@ -93,6 +106,16 @@ def test_a_handler_uses_spark_its_own_functions_and_the_kafka_source_in_it(
     assert lines(folder) == ["12", "5", "3"] * 5
 
 
+def test_times_of_events_are_not_shifted_by_the_zone_of_the_machine(
+    broker: Broker, topic: str, spark: SharedSpark, tmp_path: Path
+) -> None:
+    folder = write_spark_function(tmp_path / "f", ZONES, broker, topic, spark)
+    produce(broker, topic, 1)
+    with replica(folder, variables={"TZ": "Asia/Tokyo"}) as running:
+        wait_until(lambda: lines(folder, "shift"), about=running)
+    assert lines(folder, "shift") == ["0"]
+
+
 def test_without_spec_spark_no_process_loads_it_and_context_spark_says_what_to_write(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -107,6 +130,19 @@ def test_without_spec_spark_no_process_loads_it_and_context_spark_says_what_to_w
         "[]",
     ]
     assert loaded == []
+
+
+def test_a_session_leaves_nothing_to_do_at_the_end_of_its_process(
+    spark: SharedSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # PySpark asks the server something there, for ten minutes if that is gone by then.
+    hooks: dict[Callable[..., object], None] = {}
+    monkeypatch.setattr(atexit, "register", hooks.setdefault)
+    monkeypatch.setattr(atexit, "unregister", lambda hook: hooks.pop(hook, None))
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    session = WorkerSpark(spark.link.session_url, str(uuid.uuid4()), {}, __name__, lambda _: None).session
+    assert [hook for hook in hooks if getattr(hook, "__self__", None) is session.client] == []
+    type(session).stop(session)
 
 
 @pytest.fixture(scope="module")

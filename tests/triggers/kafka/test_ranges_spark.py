@@ -3,17 +3,15 @@
 import asyncio
 import os
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterator
 
 import pyspark
 import pytest
 from aiokafka import AIOKafkaProducer
 from broker import Broker
 from kafka_records import produce, truncate
-from pyspark.sql import SparkSession
 from spark import SharedSpark
+from spark_ranges import Context, Range
 
 from headrace.functions.events import runs_of, spans_of
 from headrace.functions.spark import events_to_dataframe, parse_json, ranges_to_dataframe
@@ -21,24 +19,6 @@ from headrace.runtime.embedded.spark.jars import spark_jar_set
 from headrace.runtime.spark.sessions import interrupt
 from headrace.runtime.spark.versions import nearest_version
 from headrace.runtime.worker.api.spark import WorkerSpark
-
-
-@dataclass
-class Range:
-    topic: str
-    shard_id: int
-    first_offset: int
-    offset: int
-    key: None = None
-    body: None = None
-    header_list: list[tuple[str, bytes | None]] = field(default_factory=list)
-    timestamp: datetime | None = None
-
-
-@dataclass
-class Context:
-    spark: SparkSession
-    source_options: Mapping[str, str]
 
 
 @pytest.fixture
