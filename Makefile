@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test test-without-spark test-full test-brokers test-times check format generate audit lock-jars upgrade storm simulation mutants fuzz schedules bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-rebalance bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
+.PHONY: help setup demo quick test test-without-spark test-full test-brokers test-times test-matrix check format generate audit lock-jars upgrade storm simulation mutants fuzz schedules bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-rebalance bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ test-brokers: $(READY) ## a part of the tests on each Kafka that is supported, f
 
 test-times: $(READY) ## the same as test, and a table of where the time went
 	@$(PYTEST) -p times -m "not full" $(TESTS)
+
+test-matrix: $(READY) ## tests of Spark with each PySpark and pandas, and clients on other servers (half an hour; goes on where it was stopped; SPARK=4.1 PANDAS=2 PART=pairs for some)
+	@PYTHONPATH=tests/support $(BIN)/python tests/matrix/matrix.py $(if $(SPARK),--spark $(SPARK)) $(if $(PANDAS),--pandas $(PANDAS)) $(if $(PART),--part $(PART))
 
 check: $(READY) ## ruff, mypy, the import contracts, the layout, locks and SBOM in step; needs no network
 	@$(BIN)/ruff check .

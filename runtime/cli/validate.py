@@ -28,9 +28,17 @@ _WIDEST_VALUE = 30
 @parameter(RunOptions, "v3io")
 @click.option("--embedded-v3io", is_flag=True, help="The same of the web API of v3io triggers.")
 @parameter(RunOptions, "only_kafka")
+@click.option(
+    "--check-spark",
+    "is_spark_asked",
+    is_flag=True,
+    help="Ask the server of spec.spark.remote whether handlers can use it: Spark's version, and Python's.",
+)
 @click.option("--resolved", is_flag=True, help="Print every setting in effect, and where it comes from.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
-def validate(paths: tuple[Path, ...], *, resolved: bool, as_json: bool, **given: Any) -> None:
+def validate(
+    paths: tuple[Path, ...], *, resolved: bool, as_json: bool, is_spark_asked: bool, **given: Any
+) -> None:
     """Check the functions in PATH..., each a function.yaml, its folder, or a handler's file with one inline.
 
     Several are checked as functions that run together. Every problem is a line. Nothing runs, and no secret
@@ -40,29 +48,37 @@ def validate(paths: tuple[Path, ...], *, resolved: bool, as_json: bool, **given:
     overrides = parse_overrides(given["set_texts"], paths)
     command = command_settings(click.get_current_context())
     reports = load_functions(paths, overrides, command)
+    checked = [(report, "") for report in reports]
+    if is_spark_asked:
+        from headrace.runtime.cli.spark_check import check_spark  # it brings asyncio
+
+        checked = list(map(check_spark, reports))
     if as_json:
-        found = [_as_json(report, resolved=resolved) for report in reports]
+        found = [_as_json(report, spark, resolved=resolved) for report, spark in checked]
         click.echo(json.dumps({"functions": found}, indent=2))
     else:
-        for line in (line for report in reports for line in _as_text(report, resolved=resolved)):
+        for line in (line for it in checked for line in _as_text(*it, resolved=resolved)):
             click.echo(line)
     # The problems are printed already: no exception, which would print them once more.
-    sys.exit(ConfigError.exit_code if any(report.problems for report in reports) else 0)
+    sys.exit(ConfigError.exit_code if any(report.problems for report, _ in checked) else 0)
 
 
-def _as_json(loaded: LoadedFunction, *, resolved: bool) -> dict[str, Any]:
+def _as_json(loaded: LoadedFunction, spark: str, *, resolved: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"path": str(loaded.path), "problems": list(map(asdict, loaded.problems))}
     if loaded.function is not None:
         found |= {"function": loaded.function.name, "notices": loaded.function.notices}
         found |= {"settings": list(map(asdict, loaded.function.settings))} if resolved else {}
-    return found
+    return found | ({"spark": spark} if spark else {})
 
 
-def _as_text(loaded: LoadedFunction, *, resolved: bool) -> Iterator[str]:
+def _as_text(loaded: LoadedFunction, spark: str, *, resolved: bool) -> Iterator[str]:
     yield from (printable(str(problem)) for problem in loaded.problems)
     if loaded.function is not None:
         yield f"{loaded.function.path}: function {loaded.function.name} is valid"
         yield from (f"note: {printable(notice)}" for notice in loaded.function.notices)
+    if spark:
+        yield f"{loaded.path}: spec.spark: {printable(spark)}"
+    if loaded.function is not None:
         yield from _table(loaded.function.settings) if resolved else ()
 
 

@@ -111,6 +111,12 @@ def notice_of_java(pyspark: str, java: str) -> str:
     return f"Spark {version.minor} is made for Java {made_for}, here is {java}: set JAVA_HOME to one of these"
 
 
+def is_older(version: str, other: str) -> bool:
+    """Return whether the minor version of the first is known to be older than that of the other."""
+    first, second = Minor.of(version), Minor.of(other)
+    return first is not None and second is not None and first < second
+
+
 def fault_of_server(client: str, server: str) -> str:
     """Return what does not work between a PySpark and an older server, with a remedy, or nothing."""
     there, needed = Minor.of(server), nearest_version(client).rows_need_server

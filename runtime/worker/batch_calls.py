@@ -97,7 +97,7 @@ class BatchCalls:
             return results.batch_outcomes(result, events)
         except BaseException as error:  # user code may raise anything, SystemExit too
             env.forks.end_fork(error)
-            self._spark.doubt()
+            self._spark.doubt(error)
             return [RecordOutcome(self._cancellation.reason(error, seq))] * len(events)
 
 

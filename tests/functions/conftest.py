@@ -9,7 +9,7 @@ import pytest
 from postgresql import Databases, PostgreSQL, postgresql, programs
 from pyspark.sql import SparkSession
 from servers import shared
-from spark import SharedSpark
+from spark import SharedSpark, end_session
 
 from headrace.runtime.worker.api.spark import WorkerSpark
 
@@ -22,7 +22,7 @@ def session(spark: SharedSpark) -> Iterator[SparkSession]:
     environment = dict(os.environ)
     worker = WorkerSpark(spark.link.session_url, str(uuid.uuid4()), {}, __name__, lambda _: None)
     yield worker.session
-    worker.session.client.close()
+    end_session(worker.session)
     os.environ.clear()
     os.environ.update(environment)
 

@@ -9,10 +9,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import yaml
 from broker import Broker
+from effort import IS_FULL
 from function_files import VALID, load_text
 from replica import write_function
 
@@ -23,8 +25,9 @@ from headrace.runtime.spark.sessions import _channel, interrupt_request
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _LISTENING = "0A"
-# Tests want a Java that is soon up; what they compute is nothing.
-QUICK = {"conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.driver.memory": "700m"}}
+# Tests want a Java that is soon up; what they compute is nothing, but for large batches in some of all tests.
+_MEMORY = "2g" if IS_FULL else "700m"
+QUICK = {"conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.driver.memory": _MEMORY}}
 # A handler that has Spark count, and writes which record it had.
 COUNTS = """
     def handler(context, event):
@@ -101,6 +104,11 @@ def listeners(pid: int) -> dict[int, str]:
                 address, _, port = fields[1].partition(":")
                 found[int(port, 16)] = address
     return found
+
+
+def end_session(session: Any) -> None:
+    """Of a worker: on the server, and here, where functions of the next session would go to this one."""
+    type(session).stop(session)
 
 
 def is_closed(url: str, session_id: str) -> bool:

@@ -3,6 +3,7 @@
 import atexit
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -13,7 +14,8 @@ from typing import Any
 
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.spark.link import Endpoint, SharedToken, channel_options
-from headrace.runtime.spark.versions import fault_of_server
+from headrace.runtime.spark.refusals import python_mismatch
+from headrace.runtime.spark.versions import fault_of_server, is_older
 
 logger = logging.getLogger("headrace.handler")
 
@@ -21,6 +23,7 @@ logger = logging.getLogger("headrace.handler")
 _IDLE_SECONDS = 300.0
 # pyspark's own wait gets as long as a minute between tries; a server that comes back is wanted at once.
 _MAX_RETRIES, _MAX_BACKOFF_MS = 600, 1000
+_SIZE_LIMIT = "spark.sql.session.localRelationSizeLimit"
 # By these, one in each version, pyspark asks the server something when a process ends, and tries as long as
 # above where that is gone. There is no need: the processor ends a worker's session.
 _AT_EXIT = ("_cleanup_ml", "_cleanup_ml_cache", "_on_exit")
@@ -82,14 +85,18 @@ class WorkerSpark:
             self._used_at = time.monotonic()
             return self._session
 
-    def doubt(self) -> None:
-        """Ask, before the session is used again, whether it is still there: a handler has failed."""
+    def doubt(self, error: BaseException) -> None:
+        """Ask whether the session is still there before it is used again: a handler has failed by `error`."""
         self._used_at = 0.0
+        if not type(error).__module__.startswith("pyspark."):  # of the user's own, whose text may be anything
+            return
+        if self._token is None and (mismatch := python_mismatch(str(error))):
+            logger.error("spec.spark.remote: %s", mismatch)
 
     def _is_lost(self) -> bool:
         # pyspark closes its side when an answer comes from a server that was started again.
         if self._session.is_stopped or (self._token and self._token.parameter != self._opened_with):
-            self._close()
+            _close(self._session)
             logger.warning("the Spark server was started again: a new session; temporary views are gone")
             return True
         if time.monotonic() - self._used_at < _IDLE_SECONDS:
@@ -103,11 +110,6 @@ class WorkerSpark:
                 self._on_new_id(self._session_id)
             return True
         return False
-
-    def _close(self) -> None:
-        """Close this side of it: there is no other. Else getOrCreate() would find it before the next one."""
-        self._session.release_session_on_close = False
-        type(self._session).stop(self._session)
 
     def _open(self) -> Any:
         from pyspark import cloudpickle
@@ -130,36 +132,64 @@ class WorkerSpark:
         for name in _AT_EXIT:
             if hook := getattr(session.client, name, None):
                 atexit.unregister(hook)
-        for key, value in self._conf.items():
-            session.conf.set(key, value)
-        if self._token is None:  # else the server is ours, of the version that is installed here
-            _compare_versions(session)
+        try:
+            for key, value in self._conf.items():
+                session.conf.set(key, value)
+            if self._token is None:  # else the server is ours, of the version that is installed here
+                _compare_versions(session)
+        except BaseException:
+            _close(session)
+            raise
         # A closed session's id is refused for good, and plans of batches name sessions by id.
         session.stop = _stay_open  # type: ignore[method-assign]  # what ends here would end for the worker
         return session
 
 
-def _compare_versions(session: Any) -> None:
-    """Ask the server's version, and log what is known not to work with it.
+def _close(session: Any) -> None:
+    """Close this side of a session alone. Else getOrCreate(), and UDFs, would find it before the next one."""
+    session.release_session_on_close = False
+    type(session).stop(session)
 
-    What then doesn't work says so itself, instead of the name of a setting that the server doesn't have.
-    """
+
+def _compare_versions(session: Any) -> None:
+    """Ask the server's version, and have rows go to an older one, or say why they don't."""
     import pyspark
 
-    fault = fault_of_server(pyspark.__version__, session.version)
-    if not fault:
+    client, server = pyspark.__version__, session.version
+    if is_older(server, client):
+        _show_limit_as_number(session)
+    if fault := fault_of_server(client, server):
+        logger.warning(fault)
+        session.createDataFrame = _explained(session.createDataFrame, fault)
+
+
+def _show_limit_as_number(session: Any) -> None:
+    """Set a limit to what it is.
+
+    Spark 4.1 says 3221225472b, which createDataFrame of newer clients doesn't read; what is set for a
+    session it says as it was set.
+    """
+    try:
+        limit = session.conf.get(_SIZE_LIMIT)
+    except Exception:  # Spark 4.0 has none
         return
-    logger.warning(fault)
-    create = session.createDataFrame
+    if re.fullmatch(r"\d+b", limit):
+        session.conf.set(_SIZE_LIMIT, limit[:-1])
+
+
+def _explained(create: Callable[..., Any], fault: str) -> Callable[..., Any]:
+    """Return createDataFrame that says what is wrong, and not the name of a setting that the server lacks."""
 
     def create_dataframe(*args: Any, **kwargs: Any) -> Any:
         # Tried all the same: a vendor's server may have more than its version says.
         try:
             return create(*args, **kwargs)
         except Exception as error:
-            raise SparkVersionError(f"{fault} ({type(error).__name__})") from error
+            if "SQL_CONF_NOT_FOUND" not in str(error):
+                raise
+            raise SparkVersionError(fault) from error
 
-    session.createDataFrame = create_dataframe
+    return create_dataframe
 
 
 def _stay_open() -> None:

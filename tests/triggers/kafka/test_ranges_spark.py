@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from broker import Broker
 from kafka_records import produce, truncate
-from spark import SharedSpark
+from spark import SharedSpark, end_session
 from spark_ranges import Context, Range
 
 from headrace.functions.events import runs_of, spans_of
@@ -27,7 +27,7 @@ def context(spark: SharedSpark, broker: Broker) -> Iterator[Context]:
     environment = dict(os.environ)
     worker = WorkerSpark(spark.link.session_url, str(uuid.uuid4()), {}, __name__, lambda _: None)
     yield Context(worker.session, {"kafka.bootstrap.servers": broker.bootstrap})
-    worker.session.client.close()
+    end_session(worker.session)
     os.environ.clear()
     os.environ.update(environment)
 
@@ -107,7 +107,7 @@ def test_a_session_that_was_closed_from_outside_is_replaced_once_a_handler_has_f
     closed = worker.session
     asyncio.run(interrupt(spark.link.session_url, closed.session_id))
     assert worker.session is closed
-    worker.doubt()
+    worker.doubt(ConnectionError())
     assert worker.session.range(3).count() == 3
     assert ids == [worker.session.session_id] != [closed.session_id]
-    worker.session.client.close()
+    end_session(worker.session)
