@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,8 @@ def ours(bootstrap: str, link: SparkLink) -> float:
             run.wait(30)
         done = rows(folder / "done")
     assert sum(row[1] for row in done) == RECORDS, "no record twice"
-    began = min(line["time"] for line in lines if "assigned: " in line["message"])
+    times = [line["time"] for line in lines if "assigned: " in line["message"]]
+    began = datetime.fromisoformat(min(times)).timestamp()
     return RECORDS / (max(row[0] for row in done) - began)
 
 

@@ -55,6 +55,9 @@ def write_table(
     target = _table(table, data.schema, key)
     _create(engine, target)
     with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            # Else it would put times into columns without a zone as they are in the zone of its session.
+            connection.execute(sa.text("SET LOCAL TIME ZONE 'UTC'"))
         # Rows of the batch are deleted by their offsets first: a redelivered batch may make fewer rows than
         # before, and an upsert alone would leave the others.
         for run in runs_of(events):

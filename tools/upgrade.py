@@ -16,6 +16,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+_BILL = ROOT / "sbom.cdx.json"
 _EXTRAS = ("dev", "embedded", "metrics", "spark", "sql", "tasks", "tracking")
 # Of every Python from the oldest on, and of any machine.
 _OPTIONS = ("--universal", "--python-version", "3.11", "--generate-hashes", "--no-header")
@@ -83,7 +84,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("packages", nargs="*", metavar="PACKAGE")
     packages = parser.parse_args().packages
-    before = read_locks()
+    before = {**read_locks(), _BILL: _BILL.read_text()}
+    try:
+        renew(packages)
+    except (subprocess.CalledProcessError, OSError) as error:
+        for path in read_locks().keys() - before.keys():
+            path.unlink()
+        for path, text in before.items():
+            path.write_text(text)
+        sys.exit(f"nothing is renewed, all locks are as they were: {error}")
+    after = read_locks()
+    for path in sorted(before.keys() - {_BILL} | after.keys()):
+        lines = list(moved(before.get(path, ""), after.get(path, "")))
+        what = f"{len(lines)} moved" if lines else "as it was"
+        sys.stdout.write("".join(f"{line}\n" for line in (f"{path.relative_to(ROOT)}: {what}", *lines)))
+
+
+def renew(packages: list[str]) -> None:
+    """Write all locks and the SBOM anew. Raises CalledProcessError, OSError; some may be new then."""
     extras = (word for extra in _EXTRAS for word in ("--extra", extra))
     compile_lock("requirements.lock", ("setup.cfg", *extras), packages)
     setup = ConfigParser()
@@ -92,12 +110,7 @@ def main() -> None:
     java = setup["options.extras_require"]["java"]
     compile_lock("requirements-java.lock", ("-", "--no-annotate"), packages, java)
     run_tool("tools/lock_jars.py")
-    (ROOT / "sbom.cdx.json").write_text(run_tool("tools/sbom.py"))
-    after = read_locks()
-    for path in sorted(before.keys() | after.keys()):
-        lines = list(moved(before.get(path, ""), after.get(path, "")))
-        what = f"{len(lines)} moved" if lines else "as it was"
-        sys.stdout.write("".join(f"{line}\n" for line in (f"{path.relative_to(ROOT)}: {what}", *lines)))
+    _BILL.write_text(run_tool("tools/sbom.py"))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 import pathlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from headrace.runtime.config.function_fields import LOG_LEVELS, MetadataFields, SpecFields, split_handler
 from headrace.runtime.config.output import OutputSpec, place_of
@@ -83,6 +84,10 @@ class FunctionSpec:
             # Last: what the file says beats what Nuclio sets.
             **self.env,
         }
+
+    def with_env(self, passed: Mapping[str, str]) -> Self:
+        """Return the function with these variables for its handler, where it has none of that name itself."""
+        return replace(self, env={**passed, **self.env})
 
     def worker_owner_of(self, spec: TriggerSpec) -> TriggerSpec:
         """Return the trigger whose workers `spec` uses: itself, or the stream with its workerAllocatorName.

@@ -4,7 +4,7 @@ import importlib.util
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,7 +111,7 @@ class _Startup:
         self.status.enter("embedded servers" if options.embedded_kafka or options.embedded_v3io else "")
         services = await stack.enter_async_context(running_services(self.functions, options, stopping))
         passed_on = picked(os.environ, options.pass_env)
-        functions = with_addresses([with_environment(function, passed_on) for function in self.functions])
+        functions = with_addresses([function.with_env(passed_on) for function in self.functions])
         spark = await self._spark(functions, user, stack)
         if options.replicas > 1:
             # Replicas are told where the services are: only this process starts any.
@@ -236,11 +236,6 @@ def with_replica(function: FunctionSpec, index: int | None, count: int) -> Funct
         for spec in function.triggers
     ]
     return replace(function, triggers=tuple(triggers))
-
-
-def with_environment(function: FunctionSpec, passed: Mapping[str, str]) -> FunctionSpec:
-    """Return the function with these variables for its handler, where it has none of that name itself."""
-    return replace(function, env={**passed, **function.env})
 
 
 def _link_to_supervisor(

@@ -12,7 +12,7 @@ from headrace.runtime.spark.versions import fault_of_server
 
 _PROBE = "headrace.runtime.spark.probe"
 _SECONDS = 15.0  # for one answer
-_ALL_SECONDS = 120.0  # also for the probe to import pyspark
+_ALL_SECONDS = 180.0  # also for the probe to import pyspark
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ServerAnswer:
 def check_remote(link: SparkLink) -> ServerAnswer:
     """Ask the server at `link` for its version, and have it run a function of Python.
 
-    Blocks, for two minutes at most; each answer is waited for 15 s.
+    Blocks, for three minutes at most: each answer is waited for 15 s, that of a function of Python 60 s.
     """
     found = _ask(link)
     problems = [found["problem"]] if "problem" in found else []

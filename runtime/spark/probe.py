@@ -65,7 +65,7 @@ def look(url: str, conf: Mapping[str, str], patience: Patience) -> Iterator[Foun
                 # What Spark says of it may have the value in it.
                 yield {"problem": f"its conf.{key} is refused ({type(error).__name__}); remove it"}
                 return
-    with patience.of(endpoint, "run a function of Python", times=2):  # executors may have to be started
+    with patience.of(endpoint, "run a function of Python", times=4):  # executors may have to be started
         python: Any = sql.udf(lambda _: "{}.{}".format(*__import__("sys").version_info), "string")
         (there,) = session.range(1).select(python("id")).collect()[0]
         yield {"python": there}
@@ -85,11 +85,14 @@ def main() -> None:
             if "problem" in found:
                 os._exit(0)
 
+    has_answered = False
     try:
         for found in look(given["url"], given["conf"], Patience(given["seconds"], tell)):
+            has_answered = has_answered or "server" in found
             tell(found)
     except Exception as error:
-        tell({"problem": describe_refusal(error, Endpoint.parse(given["url"]))})
+        endpoint = Endpoint.parse(given["url"])
+        tell({"problem": describe_refusal(error, endpoint, has_answered=has_answered)})
     os._exit(0)
 
 

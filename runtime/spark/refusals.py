@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from urllib.parse import quote
 
 from headrace.runtime.errors import one_line
 from headrace.runtime.spark.link import Endpoint
 
 # "Python in worker has different version: 3.12 than that in driver: 3.11", in all versions of Spark.
 _OTHER_PYTHON = re.compile(r"PYTHON_VERSION_MISMATCH\D*(\d+\.\d+)\D*(\d+\.\d+)")
+_SHOWN = {"use_ssl", "user_id", "user_agent"}  # parameters of an address that are no secrets
 # What gRPC says, in part, and what that means. The first that is found counts.
 _MEANINGS = {
     r"Connection refused": "nobody listens at {at}; start the server, or correct spec.spark.remote",
@@ -25,19 +27,23 @@ _MEANINGS = {
 }
 
 
-def describe_refusal(error: BaseException, endpoint: Endpoint) -> str:
-    """Return what an error of Spark's client means, as a clause about spec.spark; no secret is in it."""
+def describe_refusal(error: BaseException, endpoint: Endpoint, *, has_answered: bool = False) -> str:
+    """Return what an error of Spark's client means, as a clause about spec.spark; no secret is in it.
+
+    `has_answered`: the server is known to be there, and what it says is about something else.
+    """
     at = f"{endpoint.host}:{endpoint.port}"
     said = " ".join(_texts(error))
     if mismatch := python_mismatch(said):
         return mismatch
-    if "UNAUTHENTICATED" in said and "token" not in endpoint.params:
+    if not has_answered and "UNAUTHENTICATED" in said and "token" not in endpoint.params:
         return f"{at} asks for a token; write it as spec.spark.token"
-    for pattern, meaning in _MEANINGS.items():
+    for pattern, meaning in () if has_answered else _MEANINGS.items():
         if re.search(pattern, said):
             return meaning.format(at=at, host=endpoint.host)
-    for secret in filter(None, endpoint.params.values()):
-        said = said.replace(secret, "***")
+    for name, value in endpoint.params.items():
+        if value and name not in _SHOWN:
+            said = said.replace(value, "***").replace(quote(value, safe=""), "***")
     return f"{at} refuses what Headrace asks of it: {one_line(' '.join(said.split()))}"
 
 

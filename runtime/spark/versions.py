@@ -122,6 +122,8 @@ def fault_of_server(client: str, server: str) -> str:
     there, needed = Minor.of(server), nearest_version(client).rows_need_server
     if there is None or there >= needed:
         return ""
+    if there < spark_versions()[0].minor:
+        return f"the Spark server is {server}, which isn't tested; install Spark {needed} or newer there"
     return (
         f"the Spark server is {server}, older than this client, PySpark {client}: it takes no rows from here"
         f" (createDataFrame, events_to_dataframe); install pyspark=={there}.* here,"

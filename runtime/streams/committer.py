@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 _CHARS_PER_PARTITION = 200  # a topic's name, numbers
 # How long a request that got no answer may still come, behind later ones: TCP sends again with pauses that
-# double, and no membership outlives a silence that is longer than its session.
+# double. A connection that is silent for longer has mostly ended, and its requests with it.
 _LATE_SECONDS = 60.0
 _REPEAT_SECONDS = 1.0
 

@@ -111,16 +111,16 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
 
 @contextmanager
 def _utc() -> Iterator[None]:
-    """Have this process in UTC while the context lasts, unless its environment names a zone."""
-    if "TZ" in os.environ:
-        yield
-        return
+    """Have this process in UTC while the context lasts, as a worker with Spark is, whatever TZ says."""
+    before = os.environ.get("TZ")
     os.environ["TZ"] = "UTC"
     time.tzset()
     try:
         yield
     finally:
-        os.environ.pop("TZ", None)
+        os.environ.pop("TZ")
+        if before is not None:
+            os.environ["TZ"] = before
         time.tzset()
 
 

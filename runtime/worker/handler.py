@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import importlib.util
 import inspect
 import os
 import sys
@@ -77,8 +78,8 @@ def load_named(what: str, path: str) -> Any:
 def provide_nuclio() -> None:
     """Have `import nuclio` find the SDK where no such package is: the documented snippets say so."""
     # By the path, which multiprocessing passes on to processes that it starts: they import the handler too.
-    if (folder := str(Path(alias.__file__).parent)) not in sys.path:
-        sys.path.append(folder)
+    if importlib.util.find_spec("nuclio") is None:
+        sys.path.append(str(Path(alias.__file__).parent))
 
 
 def _handler_in(module: Any, module_name: str, function_name: str) -> Handler:

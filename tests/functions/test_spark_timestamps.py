@@ -128,10 +128,16 @@ def test_postgresql_takes_times_without_a_zone_for_utc_whatever_its_own_zone_is(
     (event,) = [event for event in batch() if event.offset == 3]
     row = {"topic": event.topic, "partition": 0, "offset": event.offset, "at": event.timestamp}
     write_table([row], url, "times", [event])
+    own = 'topic TEXT, partition INT, "offset" BIGINT, at TIMESTAMP, PRIMARY KEY (topic, partition, "offset")'
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"CREATE TABLE own ({own})"))
+    write_table([row], url, "own", [event])
     with engine.connect() as connection:
         (found,) = connection.execute(sa.text("SELECT at FROM times")).one()
+        (in_own,) = connection.execute(sa.text("SELECT at FROM own")).one()
     engine.dispose()
     assert found == TIMES[3]
+    assert in_own == event.timestamp
 
 
 def test_ranges_have_the_times_that_events_have(zoned: SparkSession, broker: Broker) -> None:
@@ -189,4 +195,5 @@ def test_a_handler_that_is_tested_is_in_utc_as_a_worker_is(
     assert "TZ" not in os.environ
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    assert run_handler(handler, [record], spark=spark.link).results[0][0] == "JST"
+    assert run_handler(handler, [record], spark=spark.link).results == [("UTC", 1767355200123)]
+    assert (os.environ["TZ"], time.tzname[0]) == ("Asia/Tokyo", "JST")

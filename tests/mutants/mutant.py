@@ -29,7 +29,7 @@ PROMISES: Mapping[str, tuple[str, str]] = {
         "answer no page of another site",
     ),
     "clients": ("docs/guide/http.md", "where more comes, the slowest are ended."),
-    "times": ("docs/guide/spark.md", "and UDFs on a server that Headrace starts here, are in UTC."),
+    "times": ("docs/guide/spark.md", "Workers of a function with `spec.spark` are in UTC,"),
     "firings": ("docs/guide/cron.md", "A clock that is set back by up to a minute repeats nothing."),
 }
 """Those beside L1 to L9 of DESIGN.md: the page that makes one, and its words there."""

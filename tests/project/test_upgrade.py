@@ -2,7 +2,10 @@
 
 import re
 import runpy
+import subprocess
+import sys
 from configparser import ConfigParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,3 +80,26 @@ def test_every_extra_is_locked(tool: dict[str, Any]) -> None:
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
     assert {*tool["_EXTRAS"], "java"} == set(setup["options.extras_require"])
+
+
+def test_an_upgrade_that_fails_half_way_leaves_all_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, tool: dict[str, Any], tmp_path: Path
+) -> None:
+    lock, bill = tmp_path / "requirements.lock", tmp_path / "sbom.cdx.json"
+    lock.write_text(BEFORE)
+    bill.write_text("{}")
+
+    def renew(packages: list[str]) -> None:
+        for path in (lock, bill, tmp_path / "requirements-new.lock"):
+            path.write_text("half")
+        raise subprocess.CalledProcessError(1, ["uv"])
+
+    for name, value in {"ROOT": tmp_path, "_BILL": bill, "renew": renew}.items():
+        monkeypatch.setitem(tool["main"].__globals__, name, value)
+    monkeypatch.setattr(sys, "argv", ["upgrade.py"])
+    with pytest.raises(SystemExit, match="nothing is renewed, all locks are as they were: Command"):
+        tool["main"]()
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        lock.name: BEFORE,
+        bill.name: "{}",
+    }

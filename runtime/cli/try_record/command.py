@@ -166,7 +166,10 @@ def _without_others(context: Any) -> None:
 def _environment(function: FunctionSpec, pass_env: Sequence[str]) -> Iterator[None]:
     """Give this process the environment of a worker while the context lasts."""
     before = dict(os.environ)
-    worker_environment = {**picked(before, (*PASSED_ON, *pass_env)), **function.worker_env}
+    worker_environment = {
+        **picked(before, PASSED_ON),
+        **function.with_env(picked(before, pass_env)).worker_env,
+    }
     try:
         # A handler may read any variable: it finds those of a worker, and no others.
         os.environ.clear()

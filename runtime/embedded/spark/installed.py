@@ -24,14 +24,14 @@ def spark_fault() -> str:
     """Return what spec.spark lacks here, as a clause about it; empty where nothing is missing."""
     if missing := list(_missing()):
         return f"{NEEDS_EXTRA} (missing: {', '.join(missing)})"
-    return fault_of_versions(pyspark_version(), importlib.metadata.version("pandas"))
+    return fault_of_versions(pyspark_version(), _version("pandas"))
 
 
 def spark_notice() -> str:
     """Return what is newer here than all that Headrace is tested with, as a clause; often empty."""
     if any(_missing()):
         return ""
-    return notice_of_versions(pyspark_version(), importlib.metadata.version("pandas"))
+    return notice_of_versions(pyspark_version(), _version("pandas"))
 
 
 def pyspark_version() -> str:

@@ -79,7 +79,8 @@ def _agreed_env(functions: Sequence[FunctionSpec]) -> dict[str, str]:
     disputed = set()
     # The server has one environment: where functions disagree, none of them gets its value by chance.
     for function in functions:
-        for name, value in function.env.items():
+        # Of a function that says nothing of it, workers are in UTC: another zone would be disputed too.
+        for name, value in {"TZ": "UTC", **function.env}.items():
             if agreed.setdefault(name, value) != value:
                 disputed.add(name)
     if disputed:
@@ -87,4 +88,5 @@ def _agreed_env(functions: Sequence[FunctionSpec]) -> dict[str, str]:
         logger.warning(
             "what Spark starts of Python doesn't get %s: the functions give different values", names
         )
-    return {name: value for name, value in agreed.items() if name not in disputed}
+    own = {name for function in functions for name in function.env}
+    return {name: value for name, value in agreed.items() if name in own - disputed}

@@ -85,9 +85,9 @@ def test_a_spark_that_is_not_installed_is_a_line_in_both_commands(tmp_path: Path
     folder = write(tmp_path / "f", FUNCTION.replace("spec:\n", "spec:\n  spark: {}\n"))
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "sitecustomize.py").write_text(
-        "import importlib.util as u\n"
-        "real = u.find_spec\n"
-        "u.find_spec = lambda name, *rest: None if name == 'pandas' else real(name, *rest)\n"
+        "import importlib.metadata as m\n"
+        "real = m.version\n"
+        "m.version = lambda name: real(name if name != 'pandas' else 'not-here')\n"
     )
     for command in (["validate"], ["run", "--admin-port", "0"]):
         result = subprocess.run(

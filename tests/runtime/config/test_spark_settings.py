@@ -34,6 +34,7 @@ def test_workers_with_spark_are_in_utc_unless_the_function_says_otherwise(tmp_pa
     function = spark_function(tmp_path, {})
     assert function.worker_env["TZ"] == "UTC"
     assert replace(function, env={"TZ": "Asia/Tokyo"}).worker_env["TZ"] == "Asia/Tokyo"
+    assert function.with_env({"TZ": "Asia/Tokyo"}).worker_env["TZ"] == "Asia/Tokyo"  # --pass-env TZ
 
 
 @pytest.mark.parametrize(

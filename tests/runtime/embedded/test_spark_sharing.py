@@ -50,3 +50,14 @@ def test_a_variable_that_they_disagree_on_is_left_out_and_named(
         assert share_spark([orders, prices]).env == {"REGION": "eu", "LEVEL": "9"}
     assert "doesn't get SECRET:" in caplog.text
     assert "hunter" not in caplog.text
+
+
+def test_a_zone_that_not_all_of_them_name_is_nobodys(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders, prices = function(tmp_path, "orders", {}, TZ="Asia/Tokyo"), function(tmp_path, "prices", {})
+    assert share_spark([orders]).env == {"TZ": "Asia/Tokyo"}
+    assert share_spark([prices]).env == {}
+    assert not caplog.records
+    assert share_spark([orders, prices]).env == {}
+    assert "doesn't get TZ:" in caplog.text

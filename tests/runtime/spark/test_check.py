@@ -120,3 +120,23 @@ def test_what_a_server_refuses_is_told_from_what_it_has(
     monkeypatch.setattr(udf, "sys", SimpleNamespace(version_info=(3, 99)))  # what the client says of itself
     mismatch = refusal(SparkLink(url, spark.link.token))
     assert "here is 3.99; run Headrace with Python 3." in mismatch
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Job aborted: ConnectException: Connection refused: worker1:44321",
+        "HttpURLConnection: 403 for http://minio:9000/rows",
+    ],
+)
+def test_what_an_answering_server_says_of_others_is_not_taken_for_its_own_absence(said: str) -> None:
+    refused = describe_refusal(RuntimeError(said), Endpoint.parse("sc://h:15002/;"), has_answered=True)
+    assert refused == f"h:15002 refuses what Headrace asks of it: RuntimeError: {said}"
+
+
+def test_a_refusal_shows_no_secret_and_all_else() -> None:
+    endpoint = Endpoint.parse("sc://h:15002/;user_id=me;token=a%2Fb;x-key=hunter2")
+    said = "some message: a/b a%2Fb hunter2"
+    assert describe_refusal(RuntimeError(said), endpoint, has_answered=True).endswith(
+        "some message: *** *** ***"
+    )

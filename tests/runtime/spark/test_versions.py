@@ -54,6 +54,11 @@ def test_pairs_that_work_have_no_fault(client: str, server: str) -> None:
     assert fault_of_server(client, server) == ""
 
 
+def test_of_a_server_older_than_all_that_is_tested_the_remedy_is_a_newer_server() -> None:
+    fault = fault_of_server("4.3.0", "3.5.1")
+    assert fault == "the Spark server is 3.5.1, which isn't tested; install Spark 4.1 or newer there"
+
+
 def test_a_client_that_asks_too_much_of_its_server_is_told_both_versions_and_what_to_install() -> None:
     fault = fault_of_server("4.3.0", "4.0.5-vendor-1")
     assert "the Spark server is 4.0.5-vendor-1, older than this client, PySpark 4.3.0" in fault

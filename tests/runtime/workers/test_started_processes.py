@@ -44,6 +44,22 @@ async def test_they_find_the_handlers_module_and_all_that_it_imports(tmp_path: P
         assert b.lines() == ["-15 2470"]
 
 
+async def test_a_folder_of_the_functions_named_nuclio_stays_its_own(tmp_path: Path) -> None:
+    (tmp_path / "nuclio").mkdir()
+    (tmp_path / "nuclio" / "mine.py").write_text("NUMBER = 7")
+    handler = """
+        from nuclio import mine
+
+        def handler(context, event):
+            write(mine.NUMBER)
+    """
+    async with bench(tmp_path, handler) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 1))
+        await b.settled(p, 1)
+        assert b.lines() == ["7"]
+
+
 async def test_an_async_handler_may_have_a_pool_that_nobody_closes(tmp_path: Path) -> None:
     handler = """
         from concurrent.futures import ProcessPoolExecutor
