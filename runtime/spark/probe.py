@@ -3,7 +3,7 @@
 `python -m headrace.runtime.spark.probe` reads `url`, `conf` and `seconds` as JSON from stdin, and prints an
 object a line, as it learns it: `client` and `server` are versions of Spark, `python` is the minor version
 with which functions run there, `problem` is a clause about spec.spark, and the last line. No answer is waited
-for longer than `seconds`, and a function twice as long.
+for longer than `seconds`, and a function four times as long.
 """
 
 import json
